@@ -91,7 +91,7 @@ def case(row: Row) -> Case:
         job = training(
             row["model"], row["micro_batch"], row["seq_len"], quantize, row["n_gpus"], row["gradient_checkpointing"]
         )
-        job.longest_first = True
+        job.longest_batch_first = True
         if row["method"].startswith("adapter"):
             llama_adapter(job, row["method"].removeprefix("adapter_"))
         else:

@@ -58,7 +58,7 @@ def litgpt_cli(row: Row) -> Case:
         job = litgpt_rows.training(
             name, given["micro_batch_size"], given["longest_sample_tokens"], quantize, row["n_gpus"]
         )
-        job.longest_first, job.versions = True, {"litgpt": "0.1"}
+        job.longest_batch_first, job.versions = True, {"litgpt": "0.1"}
         if given["command"].startswith("finetune_adapter"):
             litgpt_rows.llama_adapter(job, "v2" if given["command"].endswith("v2") else "v1")
         else:

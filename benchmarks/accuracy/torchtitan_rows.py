@@ -89,7 +89,7 @@ def training(row: Row) -> Job:
     if row["id"].startswith(CAPTURED):
         fsdp.outer = "separate"
     elif version == 2:
-        fsdp.keeps_last = not row["id"].endswith(("always", "never"))
+        fsdp.keeps_last_layer_gathered = not row["id"].endswith(("always", "never"))
     job.parallelism.fsdp = fsdp
     return job
 

@@ -209,9 +209,9 @@ def test_old_bitsandbytes_keeps_inputs_and_litgpt_keeps_the_graph_before() -> No
     new.weights.quantization = Quantization("bnb-nf4", 4)
     new.versions["bitsandbytes"] = "0.45.0"
     old = replace(new, versions={"bitsandbytes": "0.42.0"})
-    first = replace(old, longest_first=True)
+    first = replace(old, longest_batch_first=True)
     assert kept(old) > kept(new)
-    assert peak(old)["forward"] > peak(first)["forward"] > peak(replace(new, longest_first=True))["forward"]
+    assert peak(old)["forward"] > peak(first)["forward"] > peak(replace(new, longest_batch_first=True))["forward"]
 
 
 def test_litgpt_gradients_cover_frozen_weights_of_a_flat_parameter() -> None:
@@ -283,7 +283,7 @@ def test_megatron_s_gate_was_activated_apart_before_core_0_5() -> None:
     [
         ("a100-80gb", {}, 1),
         ("h100-80gb", {}, 0),
-        ("h100-80gb", {"local_layers": True}, 1),
+        ("h100-80gb", {"without_transformer_engine": True}, 1),
         ("a100-80gb", {"micro_batch_size": 1}, 0),
         ("a100-80gb", {"activation_checkpointing": "selective", "checkpoint_policy": "core_attention"}, 0),
     ],
@@ -292,7 +292,7 @@ def test_megatron_lays_the_output_of_flash_attention_out_anew(gpu, changes, copi
     """Sequences come before batches in all else; of one row both are the same. cuDNN's attention has that layout."""
     more = {"attention": "flash_attention_2", "micro_batch_size": 2, **changes}
     given = replace(job("megatron", LLAMA, 512), **more)
-    plain = kept(replace(given, local_layers=False))
+    plain = kept(replace(given, without_transformer_engine=False))
     given.hardware.gpu = gpu
     assert kept(given) - plain == copies * 2 * 4096 * 512 * 2
 

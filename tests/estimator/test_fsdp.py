@@ -165,12 +165,12 @@ def test_the_root_s_gradients_are_copied_for_its_reduction(llama_8b):
 
 def test_later_micro_steps_hold_whole_gradients_from_the_first_layer_on(llama_8b):
     given = job()
-    given.gradient_accumulation_steps, given.longest_first = 4, True
+    given.gradient_accumulation_steps, given.longest_batch_first = 4, True
     plan = sharded_state(given, llama_8b)
     (instant,) = plan.later()
     assert (instant.layer, instant.activations) == (31, 0)
     assert plan.gradient_bytes(instant.gradient_elements) == plan.deferred
-    given.longest_first = False
+    given.longest_batch_first = False
     assert not sharded_state(given, llama_8b).later()
 
 
@@ -224,7 +224,10 @@ def test_shard_grad_op_keeps_the_units_it_has_passed(llama_8b):
 
 def test_the_last_layer_may_stay_for_its_backward(llama_8b):
     """torchtitan until July 2025: whole from its forward on, and not gathered again."""
-    found = sharded_state(job(version=2), llama_8b), sharded_state(job(version=2, keeps_last=True), llama_8b)
+    found = (
+        sharded_state(job(version=2), llama_8b),
+        sharded_state(job(version=2, keeps_last_layer_gathered=True), llama_8b),
+    )
     loss, head = at("loss", None), at("backward", None)
     for instant in (loss, head):
         plain, kept = (built.buffer_bytes(instant) for built in found)
@@ -242,6 +245,13 @@ def test_no_shard_is_data_parallelism(llama_8b):
 def test_hybrid_shard_divides_over_the_gpus_of_a_node(llama_8b):
     plan = sharded_state(job(gpus=32, nodes=4, sharding="hybrid_shard"), llama_8b)
     assert plan.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
+
+
+@pytest.mark.parametrize(("gpus", "ranks"), [(7, 7), (8, 8), (9, 4), (12, 6), (16, 8), (17, 5)])
+def test_hybrid_shard_takes_nodes_of_at_most_eight_gpus_where_none_are_stated(llama_8b, gpus, ranks):
+    """9 GPUs are two nodes, 17 are three."""
+    plan = sharded_state(job(gpus=gpus, sharding="hybrid_shard"), llama_8b)
+    assert plan.weights == pytest.approx(2 * llama_8b.parameters / ranks, rel=1e-5)
 
 
 def test_offload_leaves_only_gathered_units(llama_8b):
@@ -442,7 +452,7 @@ def test_experts_that_each_rank_has_whole_may_be_no_units():
     model = resolve(MIXTRAL)
     kept = {}
     for apart in (True, False):
-        given = job(micro_steps=2, version=2, experts_apart=apart)
+        given = job(micro_steps=2, version=2, experts_unwrapped=apart)
         given.parallelism.expert, given.parallelism.fsdp.mixed_precision.reduce_dtype = 8, "float32"
         kept[apart] = sharded_state(given, model)
     experts = 3 * 3584 * 1024

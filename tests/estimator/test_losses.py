@@ -353,7 +353,7 @@ class TestWholeLogSoftmax:
 
     def test_a_value_head_stands_beside_a_head_that_nobody_uses(self, llama_8b):
         job = Job(objective="reward", micro_batch_size=B, sequence_length=S, weights=Weights("bfloat16"))
-        idle = job.with_changes({"loss.idle_logits": True})
+        idle = job.with_changes({"loss.logits_unused": True})
         assert not any(i.logits for i in instants(job, llama_8b))
         assert max(i.logits for i in instants(idle, llama_8b)) == (2 + 4) * 2 * TV
         plain, more = (estimate_job(item, llama_8b, None).components for item in (job, idle))

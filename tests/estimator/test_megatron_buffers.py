@@ -23,8 +23,8 @@ MODEL = {
     [
         ("a100-80gb", {}, 4 * MIB),
         ("h100-80gb", {}, 32 * MIB + KIB),
-        ("h100-80gb", {"local_layers": True}, 0),
-        ("h100-80gb", {"local_layers": True, "attention": "eager"}, 2 * 4 * 8 * 1024 * 1024),
+        ("h100-80gb", {"without_transformer_engine": True}, 0),
+        ("h100-80gb", {"without_transformer_engine": True, "attention": "eager"}, 2 * 4 * 8 * 1024 * 1024),
         ("h100-80gb", {"framework": None}, 0),
     ],
 )

@@ -53,7 +53,7 @@ def reserved(plan: Job) -> int:
     "fsdp",
     [
         {},
-        {"keeps_last": True},
+        {"keeps_last_layer_gathered": True},
         {"version": 1},
         {"sharding": "shard_grad_op"},
         {"version": 1, "sharding": "shard_grad_op"},

@@ -121,7 +121,7 @@ def test_the_replays_of_shorter_batches_are_no_steps_of_a_search():
     assert budget.spent() - before - steady < 1.1 * steady
 
 
-@pytest.mark.parametrize("field", ["packing", "padded", "longest_first"])
+@pytest.mark.parametrize("field", ["packing", "padded", "longest_batch_first"])
 def test_a_stated_length_is_not_up_to_the_data(field):
     assert varies(job(packing=False))
     assert not varies(job(**{"packing": False, field: True}))
@@ -189,7 +189,7 @@ def test_weights_may_be_read_faster_than_they_are_packed(version, ahead):
 
 def test_states_that_wait_in_main_memory_are_there_for_the_step_alone():
     usual = {phase.name: phase.components for phase in estimate(job()).phases}
-    found = estimate(job(optimizer={"between_steps_offloaded": True}))
+    found = estimate(job(optimizer={"states_offloaded_between_steps": True}))
     phases = {phase.name: phase.components for phase in found.phases}
     assert phases["optimizer_step"] == usual["optimizer_step"]
     assert phases["backward"]["optimizer"] == 0 < usual["backward"]["optimizer"]
@@ -199,8 +199,8 @@ def test_states_that_wait_in_main_memory_are_there_for_the_step_alone():
 
 def test_a_step_may_take_the_states_that_wait_layer_by_layer():
     """What the rest of the run needs is the least, where the step with all of them is the peak."""
-    found = estimate(job(optimizer={"between_steps_offloaded": True}, micro_batch_size=1, sequence_length=16))
-    (waiting,) = moved(found, "optimizer.between_steps_offloaded")
+    found = estimate(job(optimizer={"states_offloaded_between_steps": True}, micro_batch_size=1, sequence_length=16))
+    (waiting,) = moved(found, "optimizer.states_offloaded_between_steps")
     assert found.peak.name == "optimizer_step"
     others = max(phase.allocated for phase in found.phases if phase.name != "optimizer_step")
     assert 0 < waiting.low <= found.peak.allocated - others
@@ -209,15 +209,15 @@ def test_a_step_may_take_the_states_that_wait_layer_by_layer():
 
 def test_frozen_layers_that_wait_in_main_memory():
     adapter = {"method": "lora", "adapter": {"type": "lora", "r": 8, "targets": "all-linear"}}
-    found = estimate(job(**adapter, weights={"dtype": "bfloat16", "layers_offloaded": True}))
-    (waiting,) = moved(found, "weights.layers_offloaded")
+    found = estimate(job(**adapter, weights={"dtype": "bfloat16", "frozen_layers_offloaded": True}))
+    (waiting,) = moved(found, "weights.frozen_layers_offloaded")
     assert 0 < waiting.low < found.peak.components["weights"]
-    assert not moved(estimate(job(**adapter)), "weights.layers_offloaded")
+    assert not moved(estimate(job(**adapter)), "weights.frozen_layers_offloaded")
 
 
 def test_layers_that_are_trained_do_not_wait():
-    found = estimate(job(weights={"dtype": "bfloat16", "layers_offloaded": True}))
-    assert not moved(found, "weights.layers_offloaded")
+    found = estimate(job(weights={"dtype": "bfloat16", "frozen_layers_offloaded": True}))
+    assert not moved(found, "weights.frozen_layers_offloaded")
 
 
 @pytest.mark.parametrize(("method", "unknown"), [("gptq", True), ("bnb-nf4", False)])

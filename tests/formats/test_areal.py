@@ -160,7 +160,7 @@ def test_megatron_keeps_float32_masters_and_names_its_own_layers():
 def test_states_may_wait_in_main_memory_and_be_bfloat16():
     text = SFT.replace("type: adam}", "type: adam_bf16}\n  fsdp: {per_layer_optim_step: true, offload_params: true}")
     job = read(text).job
-    assert (job.optimizer.state_dtype, job.optimizer.between_steps_offloaded) == ("bfloat16", True)
+    assert (job.optimizer.state_dtype, job.optimizer.states_offloaded_between_steps) == ("bfloat16", True)
     assert job.parallelism.fsdp.offload
 
 

@@ -436,8 +436,8 @@ class TestWorldSize:
 
 
 def test_layer_offloading_is_a_fact_of_the_weights(ax):
-    assert ax.job(BASE + "adapter: lora\nlayer_offloading: true\n").weights.layers_offloaded is True
-    assert ax.job(BASE + "adapter: lora\n").weights.layers_offloaded is False
+    assert ax.job(BASE + "adapter: lora\nlayer_offloading: true\n").weights.frozen_layers_offloaded is True
+    assert ax.job(BASE + "adapter: lora\n").weights.frozen_layers_offloaded is False
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ def test_qlora_on_one_device():
 
 
 def test_samples_cut_at_a_length_may_reach_it_in_any_step():
-    assert not read(QLORA).job.longest_first
-    assert read(QLORA.replace("  max_seq_length: 512\n", "")).job.longest_first
+    assert not read(QLORA).job.longest_batch_first
+    assert read(QLORA.replace("  max_seq_length: 512\n", "")).job.longest_batch_first
 
 
 def test_several_devices_shard_and_checkpoint():

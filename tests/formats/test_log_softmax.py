@@ -70,4 +70,4 @@ def test_axolotl_has_trls_trainer_and_ms_swift_its_own():
 )
 def test_llama_factory_takes_all_logits_in_float32(stage, how, idle):
     found = job("llamafactory", FACTORY.format(stage=stage))
-    assert (found.loss.log_softmax, found.loss.idle_logits) == (how, idle)
+    assert (found.loss.log_softmax, found.loss.logits_unused) == (how, idle)

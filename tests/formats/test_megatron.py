@@ -272,7 +272,7 @@ def test_the_fork_with_deepspeed():
 def test_the_fork_has_an_old_core_and_its_own_word_for_groups(lines, heads, attention):
     text = FORK.replace("  --group-query-attention: true\n  --num-query-groups: 8\n", "  --zero-stage: 1\n") + lines
     job = read_as("megatron", text).job
-    assert (job.model["num_key_value_heads"], job.attention, job.local_layers) == (heads, attention, True)
+    assert (job.model["num_key_value_heads"], job.attention, job.without_transformer_engine) == (heads, attention, True)
     assert job.versions["megatron-core"] == "0.2.0"
 
 
@@ -383,14 +383,14 @@ def test_megatron_s_own_attention_is_not_fused(line, attention):
 )
 def test_layers_were_megatron_s_own_where_nothing_said_so_before_core_0_6(bench, version, line, local):
     job = bench("megatron").job(MEGATRON + line, versions={"megatron-core": version})
-    assert job.local_layers is local
+    assert job.without_transformer_engine is local
     assert job.attention == ("eager" if local else "flash_attention_2")
 
 
 def test_a_release_whose_layers_are_taken_to_be_its_own_says_so(bench):
     job = bench("megatron").job(MEGATRON, versions={"megatron-core": "0.5"})
     found = {item.field: item.origin for item in estimate_job(job, resolve(job.model), None).assumptions}
-    assert found["local_layers"] == "transformer_impl local, before core 0.6"
+    assert found["without_transformer_engine"] == "transformer_impl local, before core 0.6"
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_gradients_were_reduced_in_bfloat16_but_for_experts(automodel, version, 
     text = RECIPE.replace("  tp_size: 2\n", f"  {sizes}\n" if sizes else "")
     fsdp = automodel.job(text, gpus=8, versions={"nemo-automodel": version}).parallelism.fsdp
     assert fsdp.mixed_precision.reduce_dtype == dtype
-    assert (fsdp.experts_apart, fsdp.reshard_after_forward) == (bool(sizes), not sizes)
+    assert (fsdp.experts_unwrapped, fsdp.reshard_after_forward) == (bool(sizes), not sizes)
 
 
 def test_expert_parallelism_comes_with_its_kernels(automodel):

@@ -183,7 +183,7 @@ def test_prime_rl():
 )
 def test_states_of_prime_rl_wait_in_main_memory_by_default(lines, waits, offload):
     found = job(PRIME_SFT.replace("[model]", f"[model]\n{lines}", 1), "toml")
-    assert (found.optimizer.between_steps_offloaded, found.parallelism.fsdp.offload) == (waits, offload)
+    assert (found.optimizer.states_offloaded_between_steps, found.parallelism.fsdp.offload) == (waits, offload)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,16 @@ def test_without_a_count_the_degrees_are_the_least():
     assert (job.hardware.gpus, job.origins["hardware.gpus"].kind) == (32, "assumed")
 
 
+@pytest.mark.parametrize(("replicas", "shards", "size", "steps"), [(1, 4, None, 5), (2, 4, 4, 2), (5, 3, 3, 1)])
+def test_replicas_of_shards(replicas, shards, size, steps):
+    """A group of shards divides the weights; all ranks of both divide the batch: 83 rows, 4 a rank."""
+    degrees = f"data_parallel_replicate_degree = {replicas}\ndata_parallel_shard_degree = {shards}"
+    text = NEW.replace("tensor_parallel_degree = 8", degrees).replace("seq_len", "global_batch_size = 83\nseq_len")
+    job = read(text).job
+    assert (job.hardware.gpus, job.data_parallel) == (replicas * shards, replicas * shards)
+    assert (job.parallelism.fsdp.shard_size, job.gradient_accumulation_steps) == (size, steps)
+
+
 def test_the_argparse_days():
     reading = read(OLD)
     job = reading.job
@@ -92,7 +102,7 @@ def test_the_argparse_days():
     assert job.model["vocab_size"] == 32000
     assert job.optimizer.name == "adamw_torch"
     assert (job.activation_checkpointing, job.checkpoint_policy) == ("selective", "every_second_matmul")
-    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last_layer_gathered) == ("root", True)
 
 
 def test_whether_the_argparse_days_compiled_the_loss_is_unstated():
@@ -114,7 +124,7 @@ def test_the_days_between_compile_by_a_switch_of_training(text):
     assert (job.micro_batch_size, job.parallelism.tensor) == (8, 2)
     assert (job.compile, job.loss.compiled, job.unstated) == (True, True, [])
     assert job.optimizer.name == "adamw_torch_fused"
-    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last) == ("root", True)
+    assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last_layer_gathered) == ("root", True)
 
 
 def test_a_key_that_stayed_behind_does_not_make_a_new_file_old():

@@ -11,7 +11,7 @@ hardware that is stated of it, else on 8 x h100-80gb), every example of every ru
 
 A line holds `facts` and, apart, `words`: messages, notes, formulas. OLD may be a folder of snapshots; of it only the
 kinds and the part of NEW are compared. RENAMES is a JSON mapping of old to new names: a name is one or several dotted
-steps of a path (`job.longest_first`), a rule's id in the key of an item, or a whole value (`rl.prompt_length`).
+steps of a path (`job.longest_batch_first`), a rule's id in the key of an item, or a whole value (`rl.prompt_length`).
 Exit code 0: no difference; 1: some.
 """
 

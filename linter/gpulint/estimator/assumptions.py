@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 WEIGHTY = (
     "weights.dtype", "weights.quantization.double_quant", "method", "adapter.r", "adapter.targets", "adapter.dtype",
     "adapter.kernels", "precision.autocast", "precision.master_weights", "optimizer.name", "micro_batch_size",
-    "sequence_length", "target_length", "packing", "activation_checkpointing", "attention", "local_layers",
-    "loss.kernel", "evaluation.micro_batch_size", "parallelism.data", "parallelism.tensor", "parallelism.zero.stage",
-    "parallelism.fsdp.sharding", "parallelism.fsdp.wrap", "parallelism.fsdp.version", "rl.vllm_gpu_memory_utilization",
-    "rl.completion_length", "hardware.gpus", "versions.transformers", "versions.torch", "versions.vllm",
-    "versions.deepspeed", "versions.unsloth",
+    "sequence_length", "target_length", "packing", "activation_checkpointing", "attention",
+    "without_transformer_engine", "loss.kernel", "evaluation.micro_batch_size", "parallelism.data",
+    "parallelism.tensor", "parallelism.zero.stage", "parallelism.fsdp.sharding", "parallelism.fsdp.wrap",
+    "parallelism.fsdp.version", "rl.vllm_gpu_memory_utilization", "rl.completion_length", "hardware.gpus",
+    "versions.transformers", "versions.torch", "versions.vllm", "versions.deepspeed", "versions.unsloth",
 )  # fmt: skip
 """Fields whose value moves bytes, most telling first."""
 

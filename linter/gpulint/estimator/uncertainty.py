@@ -113,8 +113,8 @@ def waiting(
     if visiting:
         less = _less(phases, visiting, tuple(phase.name for phase in phases if phase.name != "optimizer_step"))
         note = "states wait in main memory between steps; the step is counted as if it took all of them at once"
-        assumed.append(Assumption("optimizer.between_steps_offloaded", "True", note, less, 0))
-    if job.weights.layers_offloaded:
+        assumed.append(Assumption("optimizer.states_offloaded_between_steps", "True", note, less, 0))
+    if job.weights.frozen_layers_offloaded:
         frozen: dict[int, int] = {}
         for item in found:
             for layer in item.layers or ():
@@ -122,7 +122,7 @@ def waiting(
                     frozen[layer] = frozen.get(layer, 0) + item.allocated // max(1, item.copies)
         away = min(sum(sorted(frozen.values())[:-_LAYERS_AT_ONCE]), phases[0].components["weights"])
         note = "frozen layers wait in main memory for their turn; counted as if they stayed"
-        assumed.append(Assumption("weights.layers_offloaded", "True", note, _less(phases, away, ("load",)), 0))
+        assumed.append(Assumption("weights.frozen_layers_offloaded", "True", note, _less(phases, away, ("load",)), 0))
     fsdp, quantization = job.parallelism.fsdp, effective_quantization(job, model)
     if fsdp is not None and quantization is not None and not fsdp.cpu_ram_efficient_loading:
         on_gpu = quantization.method.startswith((*PACKED_ON_LOAD, *ON_GPU))
@@ -209,7 +209,7 @@ def varies(job: Job) -> bool:
     origin = job.origins.get("padded")
     to_limit = job.padded and (origin is None or origin.kind != "derived")
     filled = Stack(job).native and (origin is None or job.padded)
-    steady = job.packing or to_limit or job.longest_first or filled
+    steady = job.packing or to_limit or job.longest_batch_first or filled
     return job.kind == "training" and not steady and bool(job.sequence_length)
 
 

@@ -91,7 +91,7 @@ class Job:
     )
     packing: bool = declared("Whether several samples are packed into one sequence.", False)
     padded: bool = declared("Whether every sample is padded to the maximum length.", False)
-    longest_first: bool = declared(
+    longest_batch_first: bool = declared(
         "Whether the longest batch comes first, so that no shorter one before it leaves blocks behind in the "
         "allocator.",
         False,
@@ -111,7 +111,7 @@ class Job:
     attention: str = declared(
         "The attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, `flex` ...", "sdpa"
     )
-    local_layers: bool = declared(
+    without_transformer_engine: bool = declared(
         "Whether Megatron's local layers, which repeat keys for every head, are used instead of Transformer Engine's.",
         False,
     )

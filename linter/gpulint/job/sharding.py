@@ -133,11 +133,11 @@ class Fsdp:
         False,
     )
     shards_packed: bool = declared("Whether bitsandbytes weights are sharded whatever their storage dtype.", False)
-    keeps_last: bool = declared(
+    keeps_last_layer_gathered: bool = declared(
         "Whether the last layer stays gathered between forward and backward (torchtitan's default until July 2025).",
         False,
     )
-    experts_apart: bool = declared(
+    experts_unwrapped: bool = declared(
         "Whether expert-parallel experts are left out of FSDP and its mixed precision (AutoModel).", False
     )
 

@@ -43,7 +43,7 @@ class Optimizer:
         "Trainer arranges (`GlobalOptimManager`).",
         False,
     )
-    between_steps_offloaded: bool = declared(
+    states_offloaded_between_steps: bool = declared(
         "Whether optimizer states stay in host RAM and are on the GPU only during the step (prime-rl).", False
     )
 
@@ -88,7 +88,7 @@ class Loss:
         "`float32`, kept until the loss is computed (LLaMA-Factory).",
         "rows",
     )
-    idle_logits: bool = declared(
+    logits_unused: bool = declared(
         "Whether the model computes logits that its loss does not use (TRL's value head).", False
     )
     deferred: int = declared("Micro batches whose logits' gradients are kept until the end of the step.", 0, least=0)

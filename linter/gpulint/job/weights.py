@@ -46,7 +46,9 @@ class Weights:
     float32_once: list[str] = declared(
         "Parts of names of parameters that are temporarily float32 before training.", made=list
     )
-    layers_offloaded: bool = declared("Whether frozen decoder layers stay in host RAM until they run (axolotl).", False)
+    frozen_layers_offloaded: bool = declared(
+        "Whether frozen decoder layers stay in host RAM until they run (axolotl).", False
+    )
 
 
 @dataclass(slots=True)

@@ -78,7 +78,7 @@ def _adds_up(job: Job) -> bool:
 
     As `Setting.prepared` has it of the tape: where the longest batch comes first it is the first.
     """
-    return job.gradient_accumulation_steps > 1 and not job.longest_first and not job.parallelism.one_process
+    return job.gradient_accumulation_steps > 1 and not job.longest_batch_first and not job.parallelism.one_process
 
 
 def _stays(state: ShardedState) -> bool:

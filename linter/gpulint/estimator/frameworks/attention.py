@@ -103,7 +103,7 @@ def sequence_first(job: Job) -> bool:
     if job.activation_checkpointing == "selective" and job.checkpoint_policy == "core_attention":
         return False
     capability = _capability(job)
-    return job.local_layers or (capability is not None and capability < HOPPER)
+    return job.without_transformer_engine or (capability is not None and capability < HOPPER)
 
 
 def remakes_scores(job: Job, attention: str) -> bool:

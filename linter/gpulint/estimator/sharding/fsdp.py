@@ -65,18 +65,18 @@ def fsdp_state(job: Job, model: Model, found: tuple[Parameter, ...]) -> FsdpStat
         host=per_node(job) * (states.paged + states.host),
         trainable=sum(item.elements for item in graded),
         largest_gradient=largest // over.dense,
-        accumulating=job.gradient_accumulation_steps > 1 and not job.longest_first,
+        accumulating=job.gradient_accumulation_steps > 1 and not job.longest_batch_first,
         in_backward=spec.in_backward,
         on_host=fsdp.offload,
         version=fsdp.version,
         gathered_share=_gathered_share(fsdp),
         ahead=fsdp.forward_prefetch,
-        keeps_last=fsdp.keeps_last,
+        keeps_last_layer_gathered=fsdp.keeps_last_layer_gathered,
         reused=model.shape.layers if reuses_layers(model) else 0,
-        steps=1 if job.longest_first else job.gradient_accumulation_steps,
+        steps=1 if job.longest_batch_first else job.gradient_accumulation_steps,
     )
     state.needs_to_load(_load(found, fsdp, over, job, model), LOADING, _LOADS)
-    apart = fsdp.experts_apart and job.parallelism.expert > 1 and over.experts == 1
+    apart = fsdp.experts_unwrapped and job.parallelism.expert > 1 and over.experts == 1
     policy = Policy(gathered_dtype(job), fsdp.mixed_precision.reduce_dtype, apart)
     state.units = units(fsdp, model, shardable, policy)
     frozen = not any(item.graded and item.part == "base" and item.layers is not None for item in shardable)

@@ -73,7 +73,7 @@ class FsdpState(ShardedState):
     prefetches        whether backward gathers the next unit before it is done with the one in use
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
-    keeps_last        the last layer's unit stays from forward to backward
+    keeps_last_layer_gathered  the last layer's unit stays from forward to backward
     steps             micro steps of an optimizer step, 1 where the first of them is the longest
     reused            how many layers the units are run as, where layers are one and the same (ALBERT); else 0
     """
@@ -89,7 +89,7 @@ class FsdpState(ShardedState):
     ahead: bool = False
     on_host: bool = False
     deferred: int = 0
-    keeps_last: bool = False
+    keeps_last_layer_gathered: bool = False
     steps: int = 1
     reused: int = 0
 
@@ -238,7 +238,7 @@ class FsdpState(ShardedState):
             both = 2 if self.version == 2 else 1
             turn = candidate.phase == "loss" or not backward
             ahead = units.block.gathered if self.version == 2 and turn else 0
-            last = units.block.gathered if self.keeps_last and passed else 0
+            last = units.block.gathered if self.keeps_last_layer_gathered and passed else 0
             return max(kept, last if self.gathered_share == 1 else ahead + last) + both * unit.gathered
         if self.gathered_share == 1:
             return kept

@@ -74,7 +74,7 @@ def memory(
     pins = (
         (plan.zero is not None and (plan.zero.offload_optimizer.pin_memory or plan.zero.offload_parameters.pin_memory))
         or (plan.fsdp is not None and plan.fsdp.offload)
-        or job.optimizer.between_steps_offloaded
+        or job.optimizer.states_offloaded_between_steps
     )  # fmt: skip
     pinned = train if pins else 0
     terms = [Term("host", formula, load, source)] if formula else []

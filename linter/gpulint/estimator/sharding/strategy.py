@@ -24,7 +24,7 @@ def sharded_state(job: Job, model: Model) -> ShardedState:
     to the GPU whole for the step, and leave it behind the first one, too.
     """
     state = _divided(job, model)
-    if job.optimizer.between_steps_offloaded and state.optimizer:
+    if job.optimizer.states_offloaded_between_steps and state.optimizer:
         moved = own("optimizer", state.resident)
         note = "states are on the GPU for the step alone, between steps in main memory"
         state.step_resident_states = [*moved, Term("optimizer", note, 0, "prime-rl trainer/optim/state_offload.py")]

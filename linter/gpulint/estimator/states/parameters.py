@@ -51,7 +51,8 @@ def _storing(job: Job) -> Job:
     stored = Job(
         kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
         objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions, loss=Loss(idle_logits=job.loss.idle_logits), images=job.images,
+        framework=job.framework, versions=job.versions, images=job.images,
+        loss=Loss(logits_unused=job.loss.logits_unused),
     )  # fmt: skip
     if job.parallelism.device_map:
         stored.hardware = job.hardware
@@ -69,7 +70,7 @@ def _parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     names = () if _deepspeed_casts(job) else kept(job, model)
     for tensor in model.tensors:
-        if tensor.role == "head" and job.objective == "reward" and not job.loss.idle_logits:
+        if tensor.role == "head" and job.objective == "reward" and not job.loss.logits_unused:
             continue
         shape, layers = divided(tensor, job, model)
         if layers is not None and not layers:
@@ -97,7 +98,7 @@ def _idle(items: list[Parameter], job: Job, model: Model) -> list[Parameter]:
     """
     if not of_transformers(job) or job.parallelism.zero is not None:
         return items
-    unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.idle_logits else ()))
+    unused = (*(() if job.images != 0 else ("vision", "projector")), *(("head",) if job.loss.logits_unused else ()))
     indexed = bool(model.shape.indexer_layers)
     crossing = model.shape.cross_layers if job.images == 0 and not model.shape.encoder_layers else ()
     items = [part for item in items for part in _parted(item, crossing)]

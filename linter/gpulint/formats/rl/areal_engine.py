@@ -90,7 +90,7 @@ ENGINE = (
         Fixed(f"{FSDP}sync_each_batch", Default(True, "gradients are reduced after every micro batch")),
         Fixed(f"{FSDP}mixed_precision.param_dtype", lambda reader: reader.job.weights.dtype),
         *fsdp2(offload="actor.fsdp.offload_params", reduce_dtype="actor.grad_reduce_dtype", note="apply_fsdp2"),
-        Key("optimizer.between_steps_offloaded", "actor.fsdp.per_layer_optim_step", FLAG, default=False),
+        Key("optimizer.states_offloaded_between_steps", "actor.fsdp.per_layer_optim_step", FLAG, default=False),
     ),
     Key("attention", "actor.attn_impl", TEXT, "flash_attention_2"),
     Fixed("reentrant", False),

@@ -187,10 +187,10 @@ _MODEL = within(
         reshard="reshard_after_forward", offload="fsdp_cpu_offload", reduce_dtype="reduce_dtype", note="setup_fsdp"
     ),
     Fixed(
-        "optimizer.between_steps_offloaded", Derived(False, "fsdp_cpu_offload", f"{FSDP}offload"),
+        "optimizer.states_offloaded_between_steps", Derived(False, "fsdp_cpu_offload", f"{FSDP}offload"),
         when=lambda job: job.parallelism.fsdp is not None and job.parallelism.fsdp.offload,
     ),
-    Key("optimizer.between_steps_offloaded", "optim_cpu_offload", FLAG, _saves),
+    Key("optimizer.states_offloaded_between_steps", "optim_cpu_offload", FLAG, _saves),
     Key("method", "lora", _SECTION, "full", {True: "lora"}),
     *lora(rank="lora.rank", alpha="lora.alpha", targets="lora.target_modules", r=16, scale=32.0, cast=False),
     _set_checkpointing,

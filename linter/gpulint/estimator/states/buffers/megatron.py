@@ -26,7 +26,7 @@ def held(job: Job, model: Model, gpu: Gpu | None) -> int:
     """
     if not framework(job).fuses_layers:
         return 0
-    if job.local_layers:
+    if job.without_transformer_engine:
         return scores(job, model) if job.attention == "eager" else 0
     return _WORKSPACE_OF_HOPPER if gpu is not None and (gpu.compute_capability or 0) >= HOPPER else _WORKSPACE
 

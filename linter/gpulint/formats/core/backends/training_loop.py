@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..bindings.rows import Fixed
+from ..bindings.rows import Derived, Fixed
 
 if TYPE_CHECKING:
     from typing import Any
@@ -30,6 +30,15 @@ def runs_on(framework: str | None = None) -> tuple[Row, ...]:
     return steps
 
 
+def pretrains(tool: str, run: str) -> tuple[Row, ...]:
+    """A run, `a run of train.py`, whose rows are cut out of one stream of tokens."""
+    return (
+        Fixed("kind", Derived("training", run)),
+        Fixed("objective", Derived("pretrain", f"{tool} pretrains")),
+        Fixed("packing", Derived(True, "rows are cut out of a stream of tokens", "objective")),
+    )
+
+
 _USUAL: dict[str, Any] = {
     "weights.quantization": None, "precision.autocast": None, "precision.master_weights": False, "reentrant": False,
     "padded": False, "packing": False, "liger_kernels": False, "compile": False, "rl.reference_model": False,
@@ -39,9 +48,5 @@ _USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _untouched(field: str) -> Any:
-    return lambda job: not any(path.startswith(f"{field}.") for path in job.origins)
-
-
-USUAL = tuple(Fixed(field, value, when=_untouched(field)) for field, value in _USUAL.items())
+USUAL = tuple(Fixed(field, value) for field, value in _USUAL.items())
 """The last rows of a table: what a loop does where neither a key nor the tool says otherwise."""

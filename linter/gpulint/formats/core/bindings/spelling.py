@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     Table = Mapping[str, str]
+    Precisions = Mapping[str, tuple[str, str | None]]
 
 _TORCH = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "float64": "float64"}
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
@@ -67,6 +68,31 @@ ATTENTION: Table = MappingProxyType(
 )  # fmt: skip
 """Word -> the Job's attention."""
 
+CLASSES: Table = MappingProxyType(
+    {
+        "adamw_8bit": "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit",
+        "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit", "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW",
+        "sgd": "torch.optim.SGD",
+    }
+)  # fmt: skip
+"""The Job's optimizer -> the class that a change names by its path."""
+
+COMPOSER: Precisions = MappingProxyType(
+    {
+        "amp_bf16": ("float32", "bfloat16"), "amp_fp16": ("float32", "float16"), "amp_fp8": ("float32", "bfloat16"),
+        "fp32": ("float32", None), "bf16": ("bfloat16", None),
+    }
+)  # fmt: skip
+"""Composer's word for a precision -> the dtype of the weights, and that of autocast."""
+
+FABRIC: Precisions = MappingProxyType(
+    {
+        "bf16-mixed": ("float32", "bfloat16"), "16-mixed": ("float32", "float16"), "32-true": ("float32", None),
+        "bf16-true": ("bfloat16", None), "16-true": ("float16", None), "32": ("float32", None),
+    }
+)  # fmt: skip
+"""The same of Lightning Fabric."""
+
 SCHEDULES: Table = MappingProxyType(
     {
         "1f1b": "1f1b", "interleaved1f1b": "1f1b", "gpipe": "gpipe", "loopedbfs": "gpipe", "zerobubble": "zero_bubble",
@@ -101,14 +127,30 @@ def optimizer(
     return replace(kind, read=read)
 
 
-def attention(*, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None) -> Kind:
-    """An attention kernel."""
-    return _kind("an attention kernel", ATTENTION, refuses, own, written)
+def attention(
+    *, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None, any_other: bool = False
+) -> Kind:
+    """An attention kernel; `any_other`: one that is not known by its own name, which on the hub may have a revision."""
+    kind = _kind("an attention kernel", ATTENTION, refuses, own, written)
+    if not any_other:
+        return kind
+
+    def read(value: Any) -> Any:
+        name = value.split("@", 1)[0].split(":", 1)[0].strip() if isinstance(value, str) else value
+        found = kind.read(name)
+        return name if found is Unsaid.OTHER else found
+
+    def write(value: Any) -> Any:
+        said = kind.write(value)
+        return value if isinstance(value, str) and said is Unsaid.OTHER else said
+
+    return replace(kind, read=read, write=write)
 
 
 def schedule(*, refuses: Collection[str] = (), own: Table | None = None) -> Kind:
-    """A pipeline schedule."""
-    return _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    """A pipeline schedule, with underscores in its name or not."""
+    kind = _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    return replace(kind, read=lambda value: kind.read(value.replace("_", "") if isinstance(value, str) else value))
 
 
 def _kind(name: str, table: Table, refuses: Collection[str], own: Table | None, written: Table | None) -> Kind:
