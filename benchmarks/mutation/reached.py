@@ -59,19 +59,20 @@ def chosen(mutant: Mutant, known: Map, tests: dict[str, str], seconds: float) ->
 
     `tests` are the files of tests and their text. Of what the map knows to enter the function (outside of functions:
     the file) those in the files that mirror the module's path come first, then those in files that import or mention
-    it, then the others, and the shortest first. Files that the map does not know are run whole where they mirror it or
-    import it.
+    it, then the others, and the shortest first. Of files that the map does not know the two nearest are run whole.
     """
     entered = known.entered.get(f"{mutant.path}:{mutant.where}") or known.entered.get(mutant.path) or set()
     mapped = {test.partition("::")[0] for test in known.seconds}
     ranks = {file: rank(mutant, file, text) for file, text in tests.items()}
     ordered = sorted(entered, key=lambda test: (ranks.get(test.partition("::")[0], 9), known.seconds[test], test))
-    unmapped = sorted((near, file) for file, near in ranks.items() if file not in mapped and near < _FAR)
-    return [*_within(ordered, known, seconds), *(file for _, file in unmapped[:_WHOLE])]
+    others = ((near, len(tests[file]), file) for file, near in ranks.items() if file not in mapped and near < _FAR)
+    unmapped = [file for *_, file in sorted(others)[:_WHOLE]]
+    kept = _within(ordered, known, seconds)
+    return [*unmapped, *kept] if unmapped and not ranks[unmapped[0]] else [*kept, *unmapped]
 
 
 _FAR = 3
-_WHOLE = 4
+_WHOLE = 2
 """Files run whole of those that the map does not know."""
 
 
