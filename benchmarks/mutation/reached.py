@@ -77,7 +77,8 @@ _WHOLE = 2
 
 
 def _within(ordered: Iterable[str], known: Map, seconds: float) -> list[str]:
-    kept, spent = [], 0.0
+    kept: list[str] = []
+    spent = 0.0
     for test in ordered:
         if spent + known.seconds[test] <= seconds and len(kept) < _MOST:
             kept.append(test)
