@@ -92,7 +92,10 @@ _EACH = 0.005
 
 
 def rank(mutant: Mutant, file: str, text: str) -> int:
-    """How near a file of tests is to a mutant: 0 mirrors its path, 1 imports the module, 2 mentions it, 3 neither."""
+    """How near a file of tests is to a mutant.
+
+    0 mirrors its path, 1 imports the module, 2 mentions it or has a word of its path in the name, 3 none of them.
+    """
     steps = mutant.path.removeprefix(f"{PACKAGE}/").removesuffix(".py").split("/")
     stem, folder = file.rpartition("/")[2].removeprefix("test_").removesuffix(".py"), steps[0]
     if f"tests/{folder}/" in file and stem in steps[1:]:
@@ -101,4 +104,6 @@ def rank(mutant: Mutant, file: str, text: str) -> int:
         return 1
     name = mutant.where.rpartition(".")[2].strip("_")
     mentioned = (name, steps[-1]) if len(name) > 5 else (steps[-1],)
-    return 2 if any(re.search(rf"\b{re.escape(word)}\b", text) for word in mentioned) else _FAR
+    shared = {word for step in steps[1:] for word in step.split("_")} & set(stem.split("_"))
+    named = f"tests/{folder}/" in file and shared
+    return 2 if named or any(re.search(rf"\b{re.escape(word)}\b", text) for word in mentioned) else _FAR
