@@ -10,7 +10,7 @@ from ..formats.core.key_help import NO_DEFAULT
 from ..report.printable import printable
 from ..rules.facts.facts_page import job_meanings
 from ..units import bytes_text
-from .cursor import fields_at, key_at
+from .cursor import fields_at, key_at, rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,6 +81,7 @@ def _about(read: Read, path: str, key: Key) -> Iterator[str]:
     if key.help is not None:
         yield describe(key.help)
     fields = list(dict.fromkeys(name for plan in read.jobs for name in fields_at(plan, path, key)))
+    fields = fields or list(dict.fromkeys(row.field for row in rows_at(read, key.dotted)))
     for name in fields[:MAX_FIELDS]:
         meaning = job_meanings().get(name)
         if meaning:

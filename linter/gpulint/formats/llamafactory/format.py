@@ -87,7 +87,7 @@ def read(document: Document, project: Project) -> Reading:
     versions = FORMER_VERSIONS if former else VERSIONS
     release = project.versions.get(transformers.NAME, versions[transformers.NAME])
     optimizer = default_of(transformers.DEFAULTS, release, "optim", DEFAULTS["optim"])
-    reader.launched({**DEFAULTS, "optim": optimizer}, by_accelerate=_trains(reader.keys))
+    reader.starts({**DEFAULTS, "optim": optimizer}, launched=_trains(reader.keys))
     note = f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows"
     reader.versions(versions, project.versions, note)
     reader.bind(TABLE.rows)

@@ -24,7 +24,7 @@ from ..hf_trainer.training_arguments import (
     set_precision,
     set_versions,
 )
-from .model import set_model_and_adapter
+from .model import set_tuning, set_weights
 from .parallel import set_sharding_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def read(document: Document, project: Project) -> Reading:
     set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")
     objective = set_objective(run, command)
     set_precision(run)
-    set_model_and_adapter(run)
+    set_weights(run)
+    set_tuning(run)
     set_optimizer(run)
     _set_galore(run)
     set_checkpointing(run)

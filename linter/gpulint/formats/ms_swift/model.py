@@ -18,8 +18,8 @@ _ATTENTION = {
 }  # fmt: skip
 
 
-def set_model_and_adapter(run: Run, usual: str = "lora") -> None:
-    """`tuner_type` (once `train_type`, `sft_type`), or the `usual` one; LoRA is on all linear layers."""
+def set_weights(run: Run) -> None:
+    """The model, the dtype of its weights, and attention."""
     set_model(run)
     set_dtype(run)
     attention, former = run.arguments.text("attn_impl"), run.arguments.flag("use_flash_attn")
@@ -29,6 +29,10 @@ def set_model_and_adapter(run: Run, usual: str = "lora") -> None:
         run.put("attention", former, "flash_attention_2", "as ms-swift 2 says it")
     else:
         run.builder.default("attention", "sdpa", "what Transformers picks")
+
+
+def set_tuning(run: Run, usual: str = "lora") -> None:
+    """`tuner_type` (once `train_type`, `sft_type`), or the `usual` one; LoRA is on all linear layers."""
     kind = run.arguments.text("tuner_type", "train_type", "sft_type")
     word = kind.value if kind else usual
     method = "full" if word == "full" else "lora"

@@ -14,7 +14,7 @@ from ...source.node import Entry, Node, Span
 from ..core.backends.fsdp import FSDP, may_shard
 from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, pretrains, runs_on
-from ..core.bindings.kinds import FLAG, INTEGER, POSITIVE, TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD, WORDS, Unsaid
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import LEAVE, NEVER, Default, Derived, Fixed, Key, Table, among, only, within
 from ..core.bindings.spelling import DTYPE, schedule
@@ -112,13 +112,14 @@ def _set_pipeline(reader: Reader) -> None:
 
 def _product(reader: Reader) -> int:
     """The ranks that the stated degrees make, where -1 shards count as one."""
-    plan, product = reader.job.parallelism, max(1, reader.value(INTEGER, SHARD, default=-1))
-    return product * reader.value(POSITIVE, REPLICATE, default=1) * plan.tensor * plan.pipeline * plan.context
+    plan, shards = reader.job.parallelism, reader.value(POSITIVE, SHARD, default=1)
+    copies = reader.value(POSITIVE, REPLICATE, default=1)
+    return int(shards * copies * plan.tensor * plan.pipeline * plan.context)
 
 
 def _shards(reader: Reader) -> int:
     """Ranks that divide the weights: -1 is what the GPUs leave over."""
-    stated = max(1, reader.value(INTEGER, SHARD, default=-1))
+    stated: int = reader.value(POSITIVE, SHARD, default=1)
     return max(1, (reader.job.hardware.gpus or 1) * stated // _product(reader))
 
 

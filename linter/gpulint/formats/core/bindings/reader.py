@@ -175,9 +175,7 @@ class Reader(JobBuilder):
 
     def _apply(self, row: Key | Fixed) -> None:
         if isinstance(row, Fixed):
-            source = self._source(row.source)
-            if source is not LEAVE:
-                self.put(row.field, source)
+            self._put_source(row.field, row.source)
             return
         answer = self.ask(row.kind, *row.names)
         value: Any = row.value(answer.value, self.job) if answer.says else answer.value
@@ -187,8 +185,7 @@ class Reader(JobBuilder):
             if value is not LEAVE:
                 self.put(row.field, value, answer.given)
                 return
-        if row.default is not LEAVE:
-            self.put(row.field, self._source(row.default))
+        self._put_source(row.field, row.default)
 
     def _unsaid(self, row: Key, why: Unsaid, given: Given) -> Any:
         """What a row says of a key that is there and says no value; LEAVE for what it says of an absent one."""
@@ -210,6 +207,11 @@ class Reader(JobBuilder):
         if not isinstance(source, Source):
             source = Assumed(source, "{key} is filled in when the job starts")
         return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
+
+    def _put_source(self, field: str, stated: Any) -> None:
+        source = self._source(stated)
+        if source is not LEAVE:
+            self.put(field, source)
 
     def _source(self, stated: Any) -> Any:
         """A default or a fixed value as a Source."""

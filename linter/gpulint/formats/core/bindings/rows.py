@@ -183,9 +183,11 @@ class Table:
     says      Job field -> the keys to write, where that is more than one row: wins over rows
     together  Job fields -> the same for all that a change says of them: a method, and what is quantised for it
     total     the key of the rows of one step of all ranks, where accumulation is what that leaves over
+    brings    further Job fields that a change brings along; those of the change itself win
     ignored   Job fields that follow from others of a change
     zero      the keys for all that a change says of ZeRO together
     refuses   whether the tool's own checks would refuse the file after a change
+    nulls     whether null takes a key back, where the syntax has one
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
     told      the same of a change that takes more than edits of the file: another recipe
@@ -195,9 +197,11 @@ class Table:
     says: Mapping[str, Say] = field(default_factory=dict)
     together: Mapping[tuple[str, ...], SayAll] = field(default_factory=dict)
     total: str = ""
+    brings: Callable[[Reading, dict[str, Any]], dict[str, Any]] | None = None
     ignored: frozenset[str] = frozenset()
     zero: SayAll | None = None
     refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
+    nulls: bool = False
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
     told: SayAll | None = None
@@ -223,6 +227,16 @@ def within(section: str, *rows: Row) -> tuple[Row, ...]:
 def among(*values: Any) -> dict[Any, Any]:
     """The `back` of a row whose kind has words for more values than a change may write."""
     return {value: value for value in values}
+
+
+def renamed(names: Mapping[str, tuple[str, ...]], *rows: Row) -> tuple[Row, ...]:
+    """The rows under another tool's keys: `names` has those that stand for a key of theirs, best first."""
+    return tuple(
+        replace(row, keys=tuple(key for name in row.names for key in names.get(name, ())))
+        if isinstance(row, Key)
+        else row
+        for row in rows
+    )
 
 
 def _conditioned(condition: Condition, row: Row) -> Row:
