@@ -45,6 +45,10 @@ class Tree:
             if (self._root / name).is_file():
                 (self.path / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(self._root / name, self.path / name)
+        # pyproject.toml puts these folders into the package; without them here Python would take the installed ones
+        for name, inside in (("rules", "rules_data"), ("schemas", "schemas")):
+            if (self.path / name).is_dir():
+                (self.path / "linter" / "gpulint" / inside).symlink_to(self.path / name)
         shared = self._root.parent / "shared"
         if shared.is_dir():
             (self.path.parent / "shared").symlink_to(shared.resolve())
