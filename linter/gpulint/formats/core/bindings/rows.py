@@ -172,6 +172,11 @@ Elsewhere = Callable[["Reading", dict[str, Any]], "tuple[Document, Keys, dict[st
 """The part of a change that another file of the run says, as that file and its keys, and the rest of the change."""
 
 
+def says_as_is(key: str) -> Say:
+    """The value of a field under a key, whether or not the job reads it."""
+    return lambda _reading, value: {key: value}
+
+
 def _spelled_as_is(_reading: Reading, key: str) -> str:
     return key
 
