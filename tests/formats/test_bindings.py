@@ -28,7 +28,7 @@ from gpulint.formats.core.bindings.rows import (
     renamed,
     within,
 )
-from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer
+from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer, schedule
 from gpulint.formats.core.format import Format, Project
 from gpulint.formats.core.keys import load, object_shape
 from gpulint.formats.core.registry import FORMAT_NAMES, find
@@ -61,6 +61,7 @@ NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
     "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "ms_swift": {"batch_size", "use_flash_attn"},
     "megatron_bridge": {"dataset.pack_sequences_in_batch"},
     "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
@@ -409,6 +410,14 @@ def test_a_switch_that_is_on():
 )  # fmt: skip
 def test_kinds(kind, written, value):
     assert kind.read(written) == value
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("Interleaved1F1B", "1f1b"), ("interleaved_zero_bubble", "zero_bubble"), ("x", Unsaid.OTHER), (3, Unsaid.WRONG)],
+)
+def test_schedules_with_and_without_underscores(word, said):
+    assert schedule().read(word) == said
 
 
 def test_words_that_are_written():

@@ -148,8 +148,9 @@ def attention(
 
 
 def schedule(*, refuses: Collection[str] = (), own: Table | None = None) -> Kind:
-    """A pipeline schedule."""
-    return _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    """A pipeline schedule, with underscores in its name or not."""
+    kind = _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    return replace(kind, read=lambda value: kind.read(value.replace("_", "") if isinstance(value, str) else value))
 
 
 def _kind(name: str, table: Table, refuses: Collection[str], own: Table | None, written: Table | None) -> Kind:
