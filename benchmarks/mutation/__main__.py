@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from .operators import choices, mutants
 from .reached import PACKAGE, Map, chosen, record
-from .tree import ROOT, Tree
+from .tree import ROOT, Outcome, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     drawn.add_argument("--seed", type=int, default=0)
     drawn.add_argument("--skip", type=int, default=0, metavar="N", help="go on after the first N of the draw")
     drawn.add_argument("--seconds", type=float, default=60, help="of tests that are run against a mutant")
-    drawn.add_argument("--limit", type=float, default=300, help="seconds after which a run counts as failed")
+    drawn.add_argument("--limit", type=float, default=300, help="seconds that one run may take")
     drawn.add_argument("--folders", nargs="*", default=FOLDERS, metavar="FOLDER", help="of the package")
     drawn.set_defaults(run=_random)
     for command in (map_, drawn):
@@ -79,7 +79,8 @@ def _kept(options: argparse.Namespace) -> int:
             failed = [test for test in row["tests"] if tree.test([test], 600, "-n0").failed]
             tree.write(row["file"], text)
             survived += len(failed) < len(row["tests"])
-            print(f"{'killed' if len(failed) == len(row['tests']) else 'SURVIVED'}: {row['file']}: {row['about']}")
+            word = "killed" if len(failed) == len(row["tests"]) else "SURVIVED"
+            print(f"{word}: {row['file']}: {row['about']}", flush=True)
     print(f"{len(rows) - survived} of {len(rows)} killed")
     return int(survived > 0)
 
@@ -104,19 +105,16 @@ def _random(options: argparse.Namespace) -> int:
             begun, text = time.monotonic(), tree.read(mutant.path)
             picked = chosen(mutant, known, tests, options.seconds)
             tree.write(mutant.path, mutant.applied(text))
-            outcome = tree.test(picked, options.limit, "-n0") if picked else None
+            outcome = tree.test(picked, options.limit, "-n0") if picked else Outcome(failed=False, said="no test")
             tree.write(mutant.path, text)
-            if outcome is not None and outcome.failed:
-                killed += 1
-                word, why = (
-                    "killed",
-                    next((line for line in outcome.said.splitlines() if "FAILED" in line), outcome.said),
-                )
-            else:
-                lived.append(mutant.difference(text))
-                word, why = "SURVIVED", f"{len(picked)} tests"
-            print(f"{word} ({time.monotonic() - begun:.0f} s; {why[:110]}) {mutant.difference(text)}", flush=True)
-    print("\nSurvivors\n" + "\n\n".join(lived))
+            killed += outcome.failed
+            why = next((line for line in outcome.said.splitlines() if "FAILED" in line), outcome.said.strip()[-110:])
+            word = "killed" if outcome.failed else "LATE" if outcome.late else "SURVIVED"
+            told = f"{word} ({time.monotonic() - begun:.0f} s, {len(picked)}: {why[:110]}) {mutant.difference(text)}"
+            print(told, flush=True)
+            if not outcome.failed:
+                lived.append(told)
+    print("\nSurvivors, and runs that did not end in time, which are not counted as killed\n" + "\n\n".join(lived))
     print(f"\n{killed} of {killed + len(lived)} killed ({100 * killed / max(1, killed + len(lived)):.0f} %)")
     return int(bool(lived))
 

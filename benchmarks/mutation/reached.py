@@ -59,24 +59,26 @@ def chosen(mutant: Mutant, known: Map, tests: dict[str, str], seconds: float) ->
 
     `tests` are the files of tests and their text. Of what the map knows to enter the function (outside of functions:
     the file) those in the files that mirror the module's path come first, then those in files that import or mention
-    it, then the others, and the shortest first. Files that the map does not know are run whole where they mirror it or
-    import it.
+    it, then the others, and the shortest first. Of files that the map does not know the two nearest are run whole.
     """
     entered = known.entered.get(f"{mutant.path}:{mutant.where}") or known.entered.get(mutant.path) or set()
     mapped = {test.partition("::")[0] for test in known.seconds}
     ranks = {file: rank(mutant, file, text) for file, text in tests.items()}
     ordered = sorted(entered, key=lambda test: (ranks.get(test.partition("::")[0], 9), known.seconds[test], test))
-    unmapped = sorted((near, file) for file, near in ranks.items() if file not in mapped and near < _FAR)
-    return [*_within(ordered, known, seconds), *(file for _, file in unmapped[:_WHOLE])]
+    others = ((near, len(tests[file]), file) for file, near in ranks.items() if file not in mapped and near < _FAR)
+    unmapped = [file for *_, file in sorted(others)[:_WHOLE]]
+    kept = _within(ordered, known, seconds)
+    return [*unmapped, *kept] if unmapped and not ranks[unmapped[0]] else [*kept, *unmapped]
 
 
 _FAR = 3
-_WHOLE = 4
+_WHOLE = 2
 """Files run whole of those that the map does not know."""
 
 
 def _within(ordered: Iterable[str], known: Map, seconds: float) -> list[str]:
-    kept, spent = [], 0.0
+    kept: list[str] = []
+    spent = 0.0
     for test in ordered:
         if spent + known.seconds[test] <= seconds and len(kept) < _MOST:
             kept.append(test)
@@ -90,7 +92,10 @@ _EACH = 0.005
 
 
 def rank(mutant: Mutant, file: str, text: str) -> int:
-    """How near a file of tests is to a mutant: 0 mirrors its path, 1 imports the module, 2 mentions it, 3 neither."""
+    """How near a file of tests is to a mutant.
+
+    0 mirrors its path, 1 imports the module, 2 mentions it or has a word of its path in the name, 3 none of them.
+    """
     steps = mutant.path.removeprefix(f"{PACKAGE}/").removesuffix(".py").split("/")
     stem, folder = file.rpartition("/")[2].removeprefix("test_").removesuffix(".py"), steps[0]
     if f"tests/{folder}/" in file and stem in steps[1:]:
@@ -99,4 +104,6 @@ def rank(mutant: Mutant, file: str, text: str) -> int:
         return 1
     name = mutant.where.rpartition(".")[2].strip("_")
     mentioned = (name, steps[-1]) if len(name) > 5 else (steps[-1],)
-    return 2 if any(re.search(rf"\b{re.escape(word)}\b", text) for word in mentioned) else _FAR
+    shared = {word for step in steps[1:] for word in step.split("_")} & set(stem.split("_"))
+    named = f"tests/{folder}/" in file and shared
+    return 2 if named or any(re.search(rf"\b{re.escape(word)}\b", text) for word in mentioned) else _FAR

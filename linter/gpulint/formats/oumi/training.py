@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..accelerate.launch import DTYPES
 from ..core.backends.lora import lora
 from ..core.backends.trainer import BATCH, optimizer
-from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD, WORDS, Unsaid
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, only, renamed, within
 from ..core.key_changes import OFFLOADS, ZERO
 from ..core.references import plain_document
@@ -261,10 +261,6 @@ TRAINING = only(
     _set_objectives,
     Key("sequence_length", _LENGTHS, POSITIVE, adds=False),
     Key("sequence_length", "model.model_max_length", POSITIVE),
-    Key(
-        "rl.vllm_gpu_memory_utilization", "training.grpo.vllm_gpu_memory_utilization", NUMBER,
-        when=lambda job: job.rl.vllm == "colocate",
-    ),
     _set_evaluation,
     *renamed(NAMES, Key("evaluation.micro_batch_size", "per_device_eval_batch_size", POSITIVE)),
     _set_sharding,

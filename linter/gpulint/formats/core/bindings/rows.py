@@ -168,6 +168,11 @@ SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
 """The keys for several fields of a change."""
 
 
+def says_as_is(key: str) -> Say:
+    """The value of a field under a key, whether or not the job reads it."""
+    return lambda _reading, value: {key: value}
+
+
 def _spelled_as_is(_reading: Reading, key: str) -> str:
     return key
 
