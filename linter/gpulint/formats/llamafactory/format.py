@@ -44,10 +44,7 @@ VERSIONS = {"llamafactory": "0.9.5", "transformers": "5.6.0", "peft": "0.18.1"}
 UNSLOTH = "2026.8.19"
 """LLaMA-Factory takes whichever is installed."""
 
-DEFAULTS: dict[str, Any] = {
-    "bf16": False, "optim": "adamw_torch_fused", "gradient_checkpointing": True, "reentrant": True, "attention": "sdpa",
-    "cutoff_len": 2048,
-}  # fmt: skip
+DEFAULTS: dict[str, Any] = {"bf16": False, "optim": "adamw_torch_fused", "attention": "sdpa", "cutoff_len": 2048}
 """Defaults of `hparams` that `TrainingArguments` readers ask for by name."""
 
 FORMER_PROGRAM = "train_bash.py"
