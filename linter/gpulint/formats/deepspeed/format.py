@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.backends.deepspeed import AUTO, ROWS, UPSTREAM, zero_keys
+from ..core.bindings.reader import Reader
 from ..core.bindings.rows import Table
 from ..core.coercion import as_number
-from ..core.format import Format, JobBuilder, Problem, Reading
+from ..core.format import Format, Problem, Reading
 from ..core.keys import load
 from ..core.world_size import set_hardware
 from .config import SIZES, apply
@@ -58,13 +59,13 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
-    builder = JobBuilder(document, UPSTREAM)
-    builder.derived("kind", "training", "a DeepSpeed config")
+    reader = Reader(document, project, "deepspeed", UPSTREAM)
+    reader.derived("kind", "training", "a DeepSpeed config")
     if "deepspeed" in project.versions:
         note = "the version that the launcher or the settings state"
-        builder.derived("versions.deepspeed", project.versions["deepspeed"], note)
-    set_hardware(builder, project, None, sharded=True)
-    problems = apply(builder, document, AutoValues(client="", world_size=project.gpus))
+        reader.derived("versions.deepspeed", project.versions["deepspeed"], note)
+    set_hardware(reader, project, None, sharded=True)
+    problems = apply(reader, document, AutoValues(client="", world_size=project.gpus))
     problems = [item for item in problems if not _is_anothers(item)]
     if document.syntax == "yaml":
         problems = [item for item in problems if not _is_number(item)]
@@ -72,7 +73,8 @@ def read(document: Document, project: Project) -> Reading:
         entry = document.root.entry(key)
         if entry is not None and entry.value.is_scalar and entry.value.value == "auto":
             problems.append(Problem("auto-unfilled", key, entry.value.span, {"upstream": UPSTREAM}))
-    return Reading("deepspeed", UPSTREAM, document, builder.job, {}, problems)
+    reader.reading.problems = problems
+    return reader.reading
 
 
 def _is_anothers(problem: Problem) -> bool:
