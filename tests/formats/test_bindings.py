@@ -421,6 +421,23 @@ def test_a_switch_that_is_on():
     assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
 
 
+def test_another_file_says_a_part_of_a_change():
+    other = parse("batch: 2\n", "dir/other.yaml", "yaml")
+
+    def elsewhere(_reading, changes):
+        rest = {path: value for path, value in changes.items() if path != "micro_batch_size"}
+        return (other, {"batch": changes["micro_batch_size"]}, rest) if len(rest) < len(changes) else None
+
+    table = dataclasses.replace(FLAGS, elsewhere=elsewhere)
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, table)
+    reading = form.read(parse("max_seq: 9\n", "c.yaml", "yaml"), PROJECT)
+    both = {"sequence_length": 67, "micro_batch_size": 3}
+    assert form.describe(reading, both) == "max_seq: 67; batch: 3 in other.yaml"
+    assert [edit.path for edit in form.edits(reading, both)] == ["c.yaml", "dir/other.yaml"]
+    assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3 in other.yaml"
+    assert form.describe(reading, {"attention": "eager", "micro_batch_size": 3}) is None
+
+
 # kinds and spellings
 
 
