@@ -337,7 +337,7 @@ def bound(document, project):
     return reader.reading
 
 
-FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
+FORM = Format.of_table("x", "x", "tool 1.2", bound, FLAGS)
 
 
 @pytest.mark.parametrize(

@@ -52,28 +52,6 @@ def _name(key: Any) -> str:
     return str(key).replace("-", "_")
 
 
-_PART = frozenset(
-    {
-        "train_iters", "lr_decay_iters", "data_impl", "checkpoint_activations", "partition_activations", "eval_iters",
-        "pipe_parallel_size", "model_parallel_size", "synchronize_each_layer", "distributed_backend",
-    }
-)  # fmt: skip
-"""Keys of NeoX's own, of which a part of a run has several beside its DeepSpeed keys."""
-
-
-def recognise(document: Document) -> bool:
-    """`num-layers` beside parallel sizes or NeoX's batch key; a part of a run has its training keys and DeepSpeed's."""
-    names = {_name(key) for key in document.root.keys()}  # noqa: SIM118
-    if document.syntax != "yaml" or names & {"extends", "tensor_model_parallel_size"}:
-        return False
-    if "num_layers" not in names:
-        return len(names & _PART) >= 3 and bool(names & {"zero_optimization", "train_micro_batch_size_per_gpu"})
-    return bool(
-        names & {"pipe_parallel_size", "model_parallel_size", "gpt_j_residual", "train_micro_batch_size_per_gpu"}
-        and names & {"hidden_size", "num_attention_heads"}
-    )
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for a part of one."""
     keys = Arguments(document.root, dashes=True)
@@ -268,6 +246,4 @@ TABLE = Table(
     spelled=_spelled,
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "GPT-NeoX config", UPSTREAM, recognise, read, TABLE, "num_nodes x num_gpus, or a comment"
-)
+FORMAT = Format.of_table(NAME, "GPT-NeoX config", UPSTREAM, read, TABLE, "num_nodes x num_gpus, or a comment")
