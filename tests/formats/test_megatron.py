@@ -145,6 +145,26 @@ def test_nemo_cuts_rows_to_the_length_of_the_data():
     assert changed.count("seq_length: 1024\n") == 2
 
 
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ("", 50257),
+        ("  override_vocab_size: 31000\n", 31000),
+        ("  tokenizer: {library: megatron, type: null, model: /data/llama_tokenizer.model}\n", 32000),
+        ("  tokenizer: {model: /data/other.model}\n", 50257),
+        ("  tokenizer: {model: /data/llama_tokenizer.model}\n  override_vocab_size: 31000\n", 31000),
+    ],
+)
+@pytest.mark.parametrize("tensor", [4, 3])
+def test_nemo_pads_the_vocabulary_that_a_size_or_the_tokenizer_says(stated, words, tensor):
+    """To multiples of 128 for each rank of tensor parallelism."""
+    text = NEMO.replace("tensor_model_parallel_size: 4", f"tensor_model_parallel_size: {tensor}")
+    if "tokenizer" in stated:
+        text = text.replace("  tokenizer:\n    library: megatron\n    type: GPT2BPETokenizer\n", "")
+    job = read("nemo", text.replace("  optim:\n", stated + "  optim:\n")).job
+    assert job.model["vocab_size"] == -(-words // (128 * tensor)) * 128 * tensor
+
+
 def test_nemo_without_o2_keeps_float32_weights():
     job = read("nemo", NEMO.replace("megatron_amp_O2: true", "megatron_amp_O2: false")).job
     assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == ("float32", "bfloat16", False)

@@ -37,10 +37,10 @@ from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, onl
 from ..core.bindings.spelling import DTYPE
 from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
-from ..hf_trainer.training_arguments import set_model
+from ..hf_trainer.trainer_reader import trainer_rows
+from ..hf_trainer.training_arguments import MODEL
 from ..megatron.model import MODULES
 from . import format as ms_swift
-from .arguments import trainer_step
 from .model import tuning
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ TABLE = Table(
         ),
         *mixed_precision(),
         ms_swift.set_objective,
-        trainer_step(set_model),
+        trainer_rows(*MODEL),
         *tuning(usual="full"),
         _set_targets,
         *layout(),
