@@ -16,8 +16,8 @@ from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, pretrains, runs_on
 from ..core.bindings.kinds import ANYTHING, FLAG, POSITIVE, TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import Default, Derived, Fixed, Key, Table
-from ..core.bindings.spelling import OPTIMIZERS, optimizer
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table
+from ..core.bindings.spelling import DTYPE, OPTIMIZERS, optimizer
 from ..core.flat_keys import unknown_flat_keys
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.key_changes import OFFLOADS, ZERO
@@ -203,8 +203,6 @@ def _spelled(reading: Reading, key: str) -> str:
     return (same or (head.replace("_", "-") if dashes else head)) + dot + tail
 
 
-_PRECISIONS = {"fp16": "float16", "bfloat16": "bfloat16"}
-
 TABLE = Table(
     (
         *runs_on(),
@@ -221,8 +219,8 @@ TABLE = Table(
         Fixed("gradient_accumulation_steps", 1),
         _set_deepspeed,
         Key(
-            "weights.dtype", "precision", TEXT, Default("float32", "neither fp16 nor bf16 is on"),
-            lambda word, _: _PRECISIONS.get(word, "float32"),
+            "weights.dtype", "precision", DTYPE, Default("float32", "neither fp16 nor bf16 is on"), back=NEVER,
+            other="float32",
         ),
         Fixed(
             "precision.master_weights", Derived(True, "DeepSpeed keeps fp32 masters", "weights.dtype"), when=_has_half
