@@ -1,4 +1,4 @@
-"""How servers spell quantisation: every name of a table is a packing whose bytes are known, of the bits that it says."""
+"""How servers spell quantisation: every name of a table is a packing whose bytes are known, and of its bits."""
 
 from __future__ import annotations
 
