@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..formats.core.key_help import NO_DEFAULT
 from ..report.printable import printable
 from ..rules.facts.facts_page import job_meanings
+from ..source.tables import read_table
 from ..units import bytes_text
 from .cursor import fields_at, key_at, rows_at
 
@@ -113,12 +114,8 @@ def _cost(plan: Plan, fields: Sequence[str]) -> str:
 
 @cache
 def _components() -> dict[str, list[str]]:
-    import json
-    import os
 
-    with open(os.path.join(os.path.dirname(__file__), "components.json"), encoding="utf-8") as file:
-        table: dict[str, list[str]] = json.load(file)
-    return table
+    return read_table(__file__, "components.json")
 
 
 def components_of(field: str) -> Sequence[str]:

@@ -125,7 +125,6 @@ def usual(parameters: str, given: Arguments) -> dict[str, Any]:
         "bf16": False,
         "checkpointing": "full" if language else "none",
         "reentrant": quantized if language else None,
-        "optim": "adamw_torch",
         "max_length": _LENGTH if language else own.get("max_seq_length"),
         "max_target_length": own.get("max_target_length"),
         "max_prompt_length": own.get("max_prompt_length"),

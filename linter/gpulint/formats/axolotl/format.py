@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
-from ..core.bindings.changes import wanted_keys
+from ..accelerate.elsewhere import sharded_elsewhere
 from ..core.bindings.kinds import TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, says_as_is
 from ..core.format import Format, Problem, Reading
 from ..core.keys import key_problems
-from ..hf_trainer.launch_edits import writer
 from ..hf_trainer.placeholder_keys import settle
 from . import parallel
 from .adapter import METHOD, method_keys, set_kernels
 from .loss import loss_keys, own_plugins, set_loss
 from .parallel import NAME, PARALLEL, UPSTREAM
-from .rl import OBJECTIVE, RL
+from .rl import OBJECTIVE, RL, RL_KEYS
 from .training import (
     BATCH,
     CHECKPOINTING,
@@ -142,6 +141,7 @@ TABLE = Table(
         "attention": attention_keys,
         "parallelism.fsdp.sharding": parallel.fsdp_keys,
         "parallelism.fsdp.offload": parallel.offload_keys,
+        **{field: says_as_is(key) for field, key in RL_KEYS.items()},
     },
     together={
         ("method", "weights.quantization.method", "adapter.r"): method_keys,
@@ -149,11 +149,10 @@ TABLE = Table(
     },
     zero=parallel.zero,
     refuses=parallel.is_refused,
+    elsewhere=sharded_elsewhere(),
 )
 
-describe, edits = writer(lambda reading, changes: wanted_keys(TABLE, reading, changes))
-
-FORMAT = Format(
-    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits,
-    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file", table=TABLE,
+FORMAT = Format.of_table(
+    NAME, "axolotl config", UPSTREAM, recognise, read, TABLE,
+    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
 )  # fmt: skip

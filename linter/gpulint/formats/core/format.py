@@ -160,11 +160,6 @@ class JobBuilder:
             "file", note, entry.key.path or self.document.path, key, entry.value.span, entry.key.span
         )
 
-    def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
-        """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""
-        self._set(path, value)
-        self.job.origins[path] = Origin("file", note, document.path, key, entry.value.span, entry.key.span)
-
     def default(self, path: str, value: Any, note: str = "") -> None:
         """Set a field to the upstream default."""
         self._set(path, value)

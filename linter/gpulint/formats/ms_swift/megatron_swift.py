@@ -33,16 +33,15 @@ from ..core.backends.megatron import (
 from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, runs_on
 from ..core.bindings.kinds import FLAG, POSITIVE
-from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
 from ..core.bindings.spelling import DTYPE
 from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
-from ..hf_trainer import trl
-from ..hf_trainer.training_arguments import Run, set_model
+from ..hf_trainer.trainer_reader import trainer_rows
+from ..hf_trainer.training_arguments import MODEL
 from ..megatron.model import MODULES
 from . import format as ms_swift
-from .model import set_tuning
+from .model import tuning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 
     from ...job.job import Job
     from ...source.document import Document
+    from ..core.bindings.reader import Reader
     from ..core.format import Project
     from ..core.key_changes import Keys
 
@@ -73,37 +73,13 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
-    reader = Reader(document, project, NAME, UPSTREAM)
-    arguments = ms_swift.SwiftArguments(document.root)
-    command = arguments.text("command")
-    if command and command.value not in ms_swift.TRAINING:
-        raise NoJobError(document.path, f"megatron {command.value} is not a training command")
+    reader = ms_swift.reader_of(document, project, NAME, "megatron", ms_swift.DEFAULTS)
     parts = document.root.get("train")
     if parts is not None and parts.is_mapping:
         raise NoJobError(document.path, "a run on Ray, whose groups have GPUs and arguments of their own")
     reader.bind(TABLE.rows)
     reader.reading.problems = key_problems(document, NAME, known=("command", "config")) + reader.reading.problems
     return reader.reading
-
-
-def _run(reader: Reader) -> Run:
-    arguments = ms_swift.SwiftArguments(reader.document.root)
-    return Run(reader, arguments, reader.project, reader.reading, ms_swift.DEFAULTS)
-
-
-def _set_tuning(reader: Reader) -> None:
-    """What ms-swift says of the model, in its own words."""
-    run = _run(reader)
-    ms_swift.set_objective(run, run.arguments.text("command"))
-    set_model(run)
-    set_tuning(run, usual="full")
-
-
-def _set_rollout(reader: Reader) -> None:
-    run, objective = _run(reader), reader.job.objective
-    trl.set_rl(reader, run.arguments, ms_swift.DEFAULTS, objective)
-    ms_swift.set_rollout(run)
-    ms_swift.set_lengths(run, objective)
 
 
 def _set_targets(reader: Reader) -> None:
@@ -170,7 +146,9 @@ TABLE = Table(
             Default("bfloat16", "the checkpoint's own, which is bfloat16 for most"), back=NEVER, other="bfloat16",
         ),
         *mixed_precision(),
-        _set_tuning,
+        ms_swift.set_objective,
+        trainer_rows(*MODEL),
+        *tuning(usual="full"),
         _set_targets,
         *layout(),
         Fixed("parallelism.expert_tensor", Default(1, "expert_tensor_parallel_size 1")),
@@ -197,7 +175,7 @@ TABLE = Table(
             policy=Derived("core_attention", "recompute_modules core_attn", "activation_checkpointing"),
         ),
         recomputed_modules(),
-        _set_rollout,
+        *ms_swift.ROLLOUT,
         Key("packing", "packing", FLAG, default=False, to={True: True}, back=NEVER),
         _set_packed_length,
         Fixed("padded", Default(False, "rows are laid end to end as they are")),
@@ -209,7 +187,7 @@ TABLE = Table(
     says={
         "activation_checkpointing": recompute_keys("recompute_", none="none"),
         f"{ZERO}stage": _stage_keys,
-        "sequence_length": lambda _, value: {"max_length": value},
+        "sequence_length": ms_swift.length_keys,
         "adapter.r": lambda _, value: {"lora_rank": value},
     },
     total="global_batch_size",

@@ -11,9 +11,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from ..core.backends.fsdp import FSDP
 from ..core.backends.megatron import (
     FIELDS_OF_ENDS,
-    FSDP,
     ZERO,
     chunks,
     core,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.backends.trainer import model
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, WORD, Unsaid
-from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only
+from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only, says_as_is
 from ..core.bindings.spelling import DTYPE, attention
 from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
@@ -165,6 +165,7 @@ TABLE = Table(
         "parallelism.fsdp.sharding": training.fsdp,
         "loss.kernel": training.loss,
         "precision.autocast": training.autocast,
+        "rl.vllm_gpu_memory_utilization": says_as_is("training.grpo.vllm_gpu_memory_utilization"),
     },
     zero=training.zero,
 )  # fmt: skip

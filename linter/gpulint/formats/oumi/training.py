@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..accelerate.launch import DTYPES
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..core.backends.lora import lora
 from ..core.backends.trainer import BATCH, optimizer
-from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD, WORDS, Unsaid
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, only, renamed, within
+from ..core.bindings.spelling import MIXED_PRECISION
 from ..core.key_changes import OFFLOADS, ZERO
 from ..core.references import plain_document
 from ..core.world_size import set_hardware
 from ..deepspeed.config import apply
 from ..hf_trainer import trl
 from ..hf_trainer.format import _set_loss as set_loss
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.trainer_reader import run_of
-from ..hf_trainer.training_arguments import set_evaluation
+from ..hf_trainer.training_arguments import launch_of_run, set_evaluation
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -26,43 +26,30 @@ if TYPE_CHECKING:
     from ..core.format import Reading
     from ..core.key_changes import Keys
 
+_PLACES = ("training", "training.trainer_kwargs")
 _SAME = (
     "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
-    "gradient_checkpointing_kwargs", "eval_strategy", "max_grad_norm", "weight_decay", "use_peft",
+    "eval_strategy", "max_grad_norm", "weight_decay",
 )  # fmt: skip
 
 NAMES: dict[str, tuple[str, ...]] = {
-    **{name: (f"training.{name}", f"training.trainer_kwargs.{name}") for name in _SAME},
-    "gradient_checkpointing": ("training.enable_gradient_checkpointing",),
-    "optim": ("training.optimizer",),
-    "torch_compile": ("training.compile",),
-    "model_name_or_path": ("model.model_name",),
-    "dtype": ("model.torch_dtype_str",),
-    "attn_implementation": ("model.attn_implementation",),
+    **{name: tuple(f"{place}.{name}" for place in _PLACES) for name in _SAME},
+    **{name: (f"training.trainer_kwargs.{name}",) for name in ("beta", "precompute_ref_log_probs")},
+    **{name: (f"training.grpo.{name}",) for name in ("max_prompt_length", "max_completion_length", "num_generations",
+                                                     "use_vllm", "vllm_mode", "vllm_gpu_memory_utilization")},
     "use_liger_kernel": ("model.enable_liger_kernel",),
     "max_length": ("training.trainer_kwargs.max_length", "training.trainer_kwargs.max_seq_length",
                    "model.model_max_length"),
-    "packing": ("training.trainer_kwargs.packing",),
-    "loss_type": ("training.trainer_kwargs.loss_type",),
-    "beta": ("training.trainer_kwargs.beta",),
-    "precompute_ref_log_probs": ("training.trainer_kwargs.precompute_ref_log_probs",),
-    **{name: (f"peft.{name}",) for name in ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules",
-                                            "lora_modules_to_save", "use_bnb_nested_quant", "bnb_4bit_quant_type",
-                                            "bnb_4bit_quant_storage")},
-    **{name: (f"training.grpo.{name}",) for name in ("max_prompt_length", "max_completion_length", "num_generations",
-                                                     "use_vllm", "vllm_mode", "vllm_gpu_memory_utilization")},
 }  # fmt: skip
-"""Arguments of the Trainer, of TRL and of PEFT -> the keys of an Oumi config that fill them."""
+"""Arguments of the Trainer and of TRL -> the keys of an Oumi config that fill them."""
 
 VERSIONS = {"transformers": "5.7.0", "trl": "1.4.0", "peft": "0.19.0", "accelerate": "1.15.0", "vllm": "0.21.0"}
 """The newest that its pyproject.toml allows."""
 
 DEFAULTS: dict[str, Any] = {
-    "bf16": False, "gradient_checkpointing": False, "reentrant": None, "optim": "adamw_torch", "attention": "sdpa",
-    "dtype": "checkpoint", "loss": "torch", "loss_chunk": None, "max_length": None, "lora_r": 8, "lora_alpha": 8,
-    "lora_dropout": 0.0, "lora_targets": None, "prepare_kbit": True, "quant_type": "fp4", "double_quant": False,
-    "num_generations": 8, "max_completion_length": 256, "vllm_mode": "server", "vllm_gpu_memory_utilization": 0.9,
-    "grpo_beta": 0.0, "max_prompt_length": None,
+    "bf16": False, "loss": "torch", "loss_chunk": None, "max_length": None, "num_generations": 8,
+    "max_completion_length": 256, "vllm_mode": "server", "vllm_gpu_memory_utilization": 0.9, "grpo_beta": 0.0,
+    "max_prompt_length": None,
 }  # fmt: skip
 
 _OBJECTIVES = {
@@ -83,8 +70,8 @@ def _trainer(reader: Reader) -> str:
 
 def _set_precision(reader: Reader) -> None:
     """`mixed_precision_dtype`, or what launches the run; none by default."""
-    given, launch = reader.given(TEXT, "training.mixed_precision_dtype"), run_of(reader).launch
-    if (given is None or given.value.lower() not in DTYPES) and launch is not None:
+    given, launch = reader.given(TEXT, "training.mixed_precision_dtype"), launch_of_run(run_of(reader))
+    if (given is None or MIXED_PRECISION.read(given.value) is Unsaid.OTHER) and launch is not None:
         given = launch.precision or given
     reader.set("precision.autocast", given, _WORDS.get(given.value.lower()) if given else None)
 
@@ -106,7 +93,7 @@ _EIGHT_BIT = within(
 _FOUR_BIT = within(
     "peft",
     Key(_METHOD, "bnb_4bit_quant_type", TEXT, to=lambda word, _: f"bnb-{word}"),
-    Key(_METHOD, "q_lora", FLAG, to={True: f"bnb-{DEFAULTS['quant_type']}"}),
+    Key(_METHOD, "q_lora", FLAG, to={True: "bnb-fp4"}),
     Key(_BITS, "q_lora", FLAG, to={True: 4}),
     Key("weights.quantization.double_quant", "use_bnb_nested_quant", FLAG, default=False),
     Key(
@@ -158,9 +145,8 @@ class _Plain:
 def _set_objectives(reader: Reader) -> None:
     """The loss, and what TRL's trainers add."""
     run, objective = run_of(reader), reader.job.objective
-    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
-    trl.set_rl(reader, run.arguments, DEFAULTS, objective)
-    trl.set_lengths(reader, run.arguments, DEFAULTS, objective)
+    set_loss(run, _Plain, str(objective))
+    run.bind((*trl.RL, *trl.LENGTHS))
 
 
 def _set_evaluation(reader: Reader) -> None:
@@ -176,7 +162,8 @@ def _set_sharding(reader: Reader) -> None:
 
     Under accelerate's launcher Oumi's own FSDP is not looked at (train.py, `is_using_accelerate`).
     """
-    run, launch = run_of(reader), run_of(reader).launch
+    run = run_of(reader)
+    launch = launch_of_run(run)
     fsdp, deepspeed = reader.on("fsdp.enable_fsdp"), reader.on("deepspeed.enable_deepspeed")
     own = bool(fsdp or deepspeed)
     launched = launch is not None and launch.kind in ("DEEPSPEED", "FSDP")
@@ -233,6 +220,7 @@ def _set_fsdp(reader: Reader, word: str) -> None:
         reader.set("parallelism.fsdp.layer_classes", layers, [name.rpartition(".")[2] for name in layers.value])
 
 
+_REENTRANT = "gradient_checkpointing_kwargs.use_reentrant"
 _LENGTHS = ("training.trainer_kwargs.max_length", "training.trainer_kwargs.max_seq_length")
 
 TRAINING = only(
@@ -251,20 +239,13 @@ TRAINING = only(
         "activation_checkpointing", "training.enable_gradient_checkpointing", FLAG, "none",
         {True: "full", False: "none"},
     ),
-    *renamed(
-        {"kwargs": tuple(f"{name}.use_reentrant" for name in NAMES["gradient_checkpointing_kwargs"])},
-        Key("reentrant", "kwargs", FLAG, None, back=NEVER),
-    ),
+    Key("reentrant", tuple(f"{place}.{_REENTRANT}" for place in _PLACES), FLAG, None, back=NEVER),
     Key("compile", "training.compile", FLAG, default=False, back=NEVER),
     Key("packing", "training.trainer_kwargs.packing", FLAG, default=False, back=NEVER),
     Fixed("padded", Default(False, "rows are padded to the longest of a batch")),
     _set_objectives,
     Key("sequence_length", _LENGTHS, POSITIVE, adds=False),
     Key("sequence_length", "model.model_max_length", POSITIVE),
-    Key(
-        "rl.vllm_gpu_memory_utilization", "training.grpo.vllm_gpu_memory_utilization", NUMBER,
-        when=lambda job: job.rl.vllm == "colocate",
-    ),
     _set_evaluation,
     *renamed(NAMES, Key("evaluation.micro_batch_size", "per_device_eval_batch_size", POSITIVE)),
     _set_sharding,
