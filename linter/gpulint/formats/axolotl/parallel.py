@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ...job.job import Fsdp
 from ...upstream.axolotl import SHARDS_PACKED
 from ..accelerate.launch import launch_of
+from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, integer
 from ..core.bindings.rows import NEVER, Derived, Fixed, Key
-from ..core.key_changes import ZERO, chooses_file, inline_deepspeed, zero_keys
+from ..core.key_changes import ZERO
 from ..core.keys import load
 from ..core.model_facts import hidden_size
 from ..core.placeholders import is_blank
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..hf_trainer.sharding import WORDS
 
 if TYPE_CHECKING:
