@@ -337,7 +337,7 @@ def bound(document, project):
     return reader.reading
 
 
-FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
+FORM = Format.of_table("x", "x", "tool 1.2", bound, FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_fields_that_a_change_brings_along_and_nulls(syntax, text, after):
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse(text, f"c.{syntax}", syntax), PROJECT)
     assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3, rows: null"
     assert apply(text, form.edits(reading, {"micro_batch_size": 3})) == after
@@ -406,7 +406,7 @@ def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_th
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
@@ -419,6 +419,23 @@ def test_a_switch_that_is_on():
     reader = read("a: false\nb: yes\nc: [1]\n")
     assert reader.on("b").key == "b"
     assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
+
+
+def test_another_file_says_a_part_of_a_change():
+    other = parse("batch: 2\n", "dir/other.yaml", "yaml")
+
+    def elsewhere(_reading, changes):
+        rest = {path: value for path, value in changes.items() if path != "micro_batch_size"}
+        return (other, {"batch": changes["micro_batch_size"]}, rest) if len(rest) < len(changes) else None
+
+    table = dataclasses.replace(FLAGS, elsewhere=elsewhere)
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, table)
+    reading = form.read(parse("max_seq: 9\n", "c.yaml", "yaml"), PROJECT)
+    both = {"sequence_length": 67, "micro_batch_size": 3}
+    assert form.describe(reading, both) == "max_seq: 67; batch: 3 in other.yaml"
+    assert [edit.path for edit in form.edits(reading, both)] == ["c.yaml", "dir/other.yaml"]
+    assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3 in other.yaml"
+    assert form.describe(reading, {"attention": "eager", "micro_batch_size": 3}) is None
 
 
 # kinds and spellings

@@ -8,9 +8,9 @@ from ...source.node import Entry, Node
 from ...upstream import llamafactory, transformers, trl
 from ...upstream.behaviour import default_of
 from ..core import references
-from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
+from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp, is_first
 from ..core.bindings.kinds import NUMBER, POSITIVE
-from ..core.format import JobBuilder, Problem
+from ..core.format import Problem
 from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
 from ..core.world_size import Stated, set_hardware
@@ -155,37 +155,24 @@ def _fsdp_options(reader: Reader) -> tuple[Given, list[str]] | None:
     return given, []
 
 
-_SHARDING = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard")
-
-
 def _set_fsdp(reader: Reader, given: Given, words: list[str]) -> None:
     """`parallelism.fsdp` from `fsdp_config`, and from the words of `fsdp` where that is silent
     (`_apply_legacy_fsdp_to_config`).
     """
-    builder = reader
     node, prefix, document = _fsdp_config(reader)
-    writer: JobBuilder = builder
-    if document is not None:
-        writer = JobBuilder(document, builder.upstream)
-        writer.job = builder.job
-    dtype, _ = mixed_precision(reader)
-    release = builder.job.versions.get("transformers", "")
-    section = Section(node, prefix, _fsdp_keys(release))
-    word = WORDS[dtype]
-    defaults = _fsdp_defaults(release, words)
+    release, word = reader.job.versions.get("transformers", ""), WORDS[mixed_precision(reader)[0]]
+    section, defaults = Section(node, prefix, _fsdp_keys(release)), _fsdp_defaults(release, words)
     reader.reading.problems += _unread(section, f"transformers {release}".strip(), document)
-    apply_fsdp(writer, section, defaults, word)
-    strategy = next((word for word in words if word in _SHARDING), None)
+    apply_fsdp(reader.beside(document, section) if document else reader, section, defaults, word)
+    strategy = next((word for word in words if word in STRATEGIES), None)
     if strategy and section.raw("reshard_after_forward", "sharding_strategy") is None:
-        first = builder.job.get("parallelism.fsdp.version") == 1
+        first, whole = is_first(reader.job), strategy in ("full_shard", "hybrid_shard")
         if first:
             reader.set("parallelism.fsdp.sharding", given, strategy)
         if first or defaults.reshards:  # before 5.4 FSDP 2 took no strategy from `fsdp`
-            reader.set(
-                "parallelism.fsdp.reshard_after_forward", given, strategy in ("full_shard", "hybrid_shard"), strategy
-            )
+            reader.set("parallelism.fsdp.reshard_after_forward", given, whole, strategy)
     if "offload" in words and section.raw("cpu_offload") is None:
-        reader.set("parallelism.fsdp.offload", given, value=True)
+        reader.set("parallelism.fsdp.offload", given, True)
 
 
 def _fsdp_keys(version: str) -> frozenset[str]:

@@ -142,15 +142,15 @@ def is_second(job: Job) -> bool:
     return bool(job.get(f"{FSDP}version") == 2)
 
 
-_STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
+STRATEGIES = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 """FSDP1's strategies in the order of torch's `ShardingStrategy`, which a config may name by number from 1."""
 
 
 def _strategy(value: Any) -> Any:
     number = INTEGER.read(value)
-    if number in range(1, len(_STRATEGIES) + 1):
-        return _STRATEGIES[number - 1]
-    return str(value).lower() if str(value).lower() in _STRATEGIES else Unsaid.WRONG
+    if number in range(1, len(STRATEGIES) + 1):
+        return STRATEGIES[number - 1]
+    return str(value).lower() if str(value).lower() in STRATEGIES else Unsaid.WRONG
 
 
 def _reshards(value: Any) -> Any:
@@ -158,7 +158,7 @@ def _reshards(value: Any) -> Any:
     return _strategy(value) not in ("shard_grad_op", "hybrid_shard_zero2") if flag is Unsaid.WRONG else flag
 
 
-STRATEGY = Kind("a strategy of FSDP 1", _strategy, str.upper, samples=_STRATEGIES)
+STRATEGY = Kind("a strategy of FSDP 1", _strategy, str.upper, samples=STRATEGIES)
 _RESHARDING = Kind("true or false", _reshards, samples=(True, False))
 _VERSION = Kind(
     "1 or 2", lambda value: INTEGER.read(value) if INTEGER.read(value) in (1, 2) else Unsaid.WRONG, samples=(1, 2)
