@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...source.document import Document
     from ...source.edit.replacement import Edit
-    from ...source.node import Entry, Node, Span
+    from ...source.node import Entry, Span
     from .bindings.rows import Table
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
@@ -186,26 +186,3 @@ class JobBuilder:
 
     def _set(self, path: str, value: Any) -> None:
         self.job.assign(path, value)
-
-
-def written_by(module: str) -> tuple[Describe, Edits]:
-    """`describe` and `edits` of a format of the module at that path below `formats`.
-
-    It is imported when a change is first asked for.
-    """
-
-    def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-        words: str | None = import_module(f"..{module}", __package__).describe(reading, changes)
-        return words
-
-    def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-        made: list[Edit] | None = import_module(f"..{module}", __package__).edits(reading, changes)
-        return made
-
-    return describe, edits
-
-
-def entry_value(node: Node | None, key: str) -> Any:
-    """The plain value at a dotted key, or None."""
-    entry = node.find(key) if node else None
-    return entry.value.plain() if entry else None
