@@ -337,7 +337,7 @@ def bound(document, project):
     return reader.reading
 
 
-FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
+FORM = Format.of_table("x", "x", "tool 1.2", bound, FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_fields_that_a_change_brings_along_and_nulls(syntax, text, after):
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse(text, f"c.{syntax}", syntax), PROJECT)
     assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3, rows: null"
     assert apply(text, form.edits(reading, {"micro_batch_size": 3})) == after
@@ -406,7 +406,7 @@ def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_th
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"

@@ -23,22 +23,8 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..core.format import Project, Reading
 
-_COMPANIONS = frozenset(
-    {
-        "num_processes", "num_machines", "mixed_precision", "machine_rank", "use_cpu", "main_training_function",
-        "deepspeed_config", "fsdp_config", "rdzv_backend", "main_process_port", "gpu_ids", "iam_role_name",
-    }
-)  # fmt: skip
-"""Keys of which an accelerate config has some beside `compute_environment` or `distributed_type`."""
-
 _WITHOUT_GPUS = frozenset({"XLA", "TPU", "MULTI_CPU", "MULTI_NPU", "MULTI_MLU", "MULTI_XPU", "MULTI_HPU"})
 """`distributed_type` values that run on something else."""
-
-
-def recognise(document: Document) -> bool:
-    """`distributed_type` or `compute_environment` beside other keys of accelerate."""
-    keys = set(document.root.keys())
-    return bool(keys & {"distributed_type", "compute_environment"}) and bool(keys & _COMPANIONS)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -91,4 +77,4 @@ def _set_deepspeed(reader: Reader, keys: Sections) -> None:
         reader.set(field, precision, value, "DeepSpeed casts every parameter to it")
 
 
-FORMAT = Format.of_table(NAME, "accelerate launch config", UPSTREAM, recognise, read, TABLE, "`num_processes`")
+FORMAT = Format.of_table(NAME, "accelerate launch config", UPSTREAM, read, TABLE, "`num_processes`")

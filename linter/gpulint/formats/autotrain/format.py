@@ -62,14 +62,6 @@ _BACKENDS = {
 """`backend` (backends/base.py AVAILABLE_HARDWARE) -> GPU and count; `local` is whatever the machine has."""
 
 
-def recognise(document: Document) -> bool:
-    """A YAML file with a `task`, a `base_model` and a `backend` or `data` section of AutoTrain's."""
-    keys = set(document.root.keys())
-    if document.syntax != "yaml" or not {"task", "base_model"} <= keys:
-        return False
-    return bool(keys & {"backend", "project_name"}) and bool(keys & {"data", "params"})
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a task that trains a language model. Raises NoJobError for the others."""
     keys = Parameters(document)
@@ -284,4 +276,4 @@ TABLE = Table(
     spelled=_spelled,
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "AutoTrain config", UPSTREAM, recognise, read, TABLE, "`backend`")
+FORMAT = Format.of_table(NAME, "AutoTrain config", UPSTREAM, read, TABLE, "`backend`")

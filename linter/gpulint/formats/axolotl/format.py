@@ -32,28 +32,11 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..core.format import Project
 
-_COMPANIONS = frozenset(
-    {
-        "datasets", "pretraining_dataset", "sequence_len", "micro_batch_size", "adapter", "load_in_4bit",
-        "load_in_8bit", "sample_packing", "tokenizer_type", "rl",
-    }
-)  # fmt: skip
-"""Keys of which an axolotl config has some beside `base_model`."""
-
-_OTHERS = frozenset({"model_name_or_path", "merge_method", "models", "slices", "apiVersion"})
-"""Keys of other tools that also write `base_model` (mergekit, Kubernetes)."""
-
 VERSIONS = {
     "axolotl": "0.19.0", "transformers": "5.16.1", "torch": "2.11.0", "peft": "0.20.0", "trl": "1.9.0",
     "accelerate": "1.13.0",
 }  # fmt: skip
 """axolotl and what it pins (pyproject.toml); torch is the oldest it takes."""
-
-
-def recognise(document: Document) -> bool:
-    """YAML with `base_model` and some of axolotl's training keys."""
-    keys = set(document.root.keys())
-    return "base_model" in keys and bool(keys & _COMPANIONS) and not keys & _OTHERS and document.syntax != "toml"
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -153,6 +136,6 @@ TABLE = Table(
 )
 
 FORMAT = Format.of_table(
-    NAME, "axolotl config", UPSTREAM, recognise, read, TABLE,
+    NAME, "axolotl config", UPSTREAM, read, TABLE,
     "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
 )  # fmt: skip

@@ -94,7 +94,6 @@ class Project(NamedTuple):
 class Format(NamedTuple):
     """A config format. Its module holds one of these as `FORMAT`.
 
-    recognise   whether a document is of this format (given its first root, a mapping)
     read        the Reading; raises SourceError where the file contradicts the format beyond use
     edits       the edits that make a Job change in this format's own words; None where it cannot say it
     describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
@@ -106,7 +105,6 @@ class Format(NamedTuple):
     name: str
     title: str
     upstream: str
-    recognise: Callable[[Document], bool]
     read: Callable[[Document, Project], Reading]
     describe: Describe
     edits: Edits
@@ -120,7 +118,6 @@ class Format(NamedTuple):
         name: str,
         title: str,
         upstream: str,
-        recognise: Callable[[Document], bool],
         read: Callable[[Document, Project], Reading],
         table: Table,
         hardware: str = "not in the file",
@@ -137,7 +134,7 @@ class Format(NamedTuple):
             made: list[Edit] | None = import_module(".bindings.changes", __package__).edits(table, reading, changes)
             return made
 
-        return cls(name, title, upstream, recognise, read, describe, edits, hardware, serves, table)
+        return cls(name, title, upstream, read, describe, edits, hardware, serves, table)
 
 
 class JobBuilder:

@@ -12,7 +12,6 @@ from ..core.backends.deepspeed import AUTO, ROWS, UPSTREAM, zero_keys
 from ..core.bindings.rows import Table
 from ..core.coercion import as_number
 from ..core.format import Format, JobBuilder, Problem, Reading
-from ..core.keys import load
 from ..core.world_size import set_hardware
 from .config import SIZES, apply
 from .values import AutoValues
@@ -21,39 +20,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...source.document import Document
-    from ...source.node import Node
     from ..core.bindings.rows import Say
     from ..core.format import Project
     from ..core.key_changes import Keys
 
-_PRECISION = frozenset({"fp16", "bf16"})
-_BATCH = frozenset({"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"})
-_OTHERS = frozenset(
-    {
-        "model_name_or_path", "base_model", "compute_environment", "distributed_type", "output_dir", "num-layers",
-        "num_layers", "hidden-size", "hidden_size", "pipe-parallel-size", "pipe_parallel_size", "extends",
-    }
-)  # fmt: skip
-"""Keys of configs that hold a DeepSpeed config, or share its words (gpt-neox)."""
-
 _FILLED = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 """Keys where "auto" stops raw DeepSpeed; Transformers and accelerate fill them."""
-
-
-def recognise(document: Document) -> bool:
-    """`zero_optimization`, a DeepSpeed batch key among keys that are mostly DeepSpeed's, or a precision section (a
-    mapping) beside other DeepSpeed keys.
-    """
-    root = document.root
-    keys = set(root.keys())
-    if keys & _OTHERS or document.syntax == "toml":
-        return False
-    if "zero_optimization" in keys:
-        return _is_section(root.get("zero_optimization"))
-    if "train_micro_batch_size_per_gpu" in keys:
-        return len(keys - load("deepspeed")["properties"].keys()) * 2 <= len(keys)
-    sections = [key for key in keys & _PRECISION if _is_section(root.get(key))]
-    return bool(sections and keys & (_BATCH | {"optimizer", "steps_per_print", "gradient_clipping"}))
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -85,10 +57,6 @@ def _is_number(problem: Problem) -> bool:
     return problem.kind == "wrong-type" and as_number(problem.values["found"]) is not None
 
 
-def _is_section(node: Node | None) -> bool:
-    return node is not None and (node.is_mapping or isinstance(node.value, bool))
-
-
 def _size(key: str) -> Say:
     """A size may change alone where no total ties it, and where it is not the client's ("auto")."""
 
@@ -113,6 +81,6 @@ TABLE = Table(
 )
 
 FORMAT = Format.of_table(
-    "deepspeed", "DeepSpeed config", UPSTREAM, recognise, read, TABLE,
+    "deepspeed", "DeepSpeed config", UPSTREAM, read, TABLE,
     "`train_batch_size` over micro batch and accumulation",
 )  # fmt: skip

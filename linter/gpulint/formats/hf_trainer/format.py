@@ -58,46 +58,6 @@ UPSTREAM = "transformers 5.23.0, trl 1.16.0"
 LIGER = {"rope": "rope", "rms_norm": "norm", "swiglu": "mlp", "geglu": "mlp"}
 """Keys of `liger_kernel_config` by what they replace in a layer, unless they say no."""
 
-_TRAINING = frozenset(
-    {
-        "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
-        "num_train_epochs", "lr_scheduler_type", "gradient_checkpointing", "warmup_ratio", "warmup_steps", "max_steps",
-        "logging_steps", "save_steps", "eval_strategy", "evaluation_strategy", "bf16", "fp16", "optim", "weight_decay",
-        "output_dir", "save_strategy", "activation_checkpointing",
-    }
-)  # fmt: skip
-"""Keys of TrainingArguments that a training config nearly always has some of."""
-
-_ANY_SCRIPT = frozenset({"output_dir", "bf16", "fp16"})
-"""Of those, what a script that generates or scores takes as well."""
-
-_OTHERS = frozenset(
-    {
-        "base_model", "_component_", "architectures", "finetuning_type", "stage", "infer_backend", "export_dir",
-        "compute_environment", "distributed_type", "checkpoint_dir", "peft_type", "gpulint", "defaults", "trainer",
-        "recipe", "apiVersion", "kind", "services", "resources", "zero_optimization", "zero_stage",
-    }
-)  # fmt: skip
-"""Keys that say another tool: its file may hold the same words."""
-
-
-def recognise(document: Document) -> bool:
-    """A model key with TrainingArguments keys beside it; without one, a file mostly of TrainingArguments keys.
-
-    `peft_type` excludes adapter_config.json, unless training keys stand beside it.
-    """
-    root = document.root
-    keys = set(root.keys())
-    training = keys & _TRAINING
-    if keys & (_OTHERS - {"peft_type"}) or document.syntax == "toml" or ("peft_type" in keys and len(training) < 2):
-        return False
-    if "model_name_or_path" in keys:
-        return bool(training - _ANY_SCRIPT)
-    if not keys & {"per_device_train_batch_size", "gradient_accumulation_steps"} or len(training) < 3:
-        return False
-    known = load(NAME)["properties"]
-    return sum(key in known for key in keys) * 2 > len(keys)
-
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
@@ -348,5 +308,5 @@ TABLE = Table(
 )
 
 FORMAT = Format.of_table(
-    NAME, "Transformers/TRL config", UPSTREAM, recognise, read, TABLE, "`num_processes` of an accelerate config"
+    NAME, "Transformers/TRL config", UPSTREAM, read, TABLE, "`num_processes` of an accelerate config"
 )

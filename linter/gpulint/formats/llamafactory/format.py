@@ -51,30 +51,7 @@ FORMER_PROGRAM = "train_bash.py"
 FORMER_VERSIONS = {"llamafactory": "0.6.3", "transformers": "4.39.3", "peft": "0.10.0"}
 """Up to 0.7.0 runs were started by `src/train_bash.py`: the last release before sdpa came back, and what it allowed."""
 
-_OWN = frozenset(
-    {
-        "finetuning_type", "infer_backend", "export_dir", "cutoff_len", "quantization_bit", "lora_target", "lora_rank",
-        "neat_packing", "pref_loss", "use_galore", "use_apollo", "use_badam", "flash_attn", "enable_liger_kernel",
-        "freeze_trainable_layers", "disable_gradient_checkpointing", "val_size", "dataset_dir", "adapter_name_or_path",
-        "predict_with_generate", "vllm_maxlen", "pure_bf16",
-    }
-)  # fmt: skip
-"""Keys that only LLaMA-Factory has."""
-
 _STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}
-
-
-def recognise(document: Document) -> bool:
-    """`model_name_or_path` and `stage`, or a key that only LLaMA-Factory has, or a chat template with a backend."""
-    keys = set(document.root.keys())
-    if document.syntax == "toml" or "model_name_or_path" not in keys:
-        return False
-    stage = document.root.get("stage")
-    return bool(
-        keys & {"finetuning_type", "infer_backend", "export_dir"}
-        or (stage is not None and stage.is_scalar and stage.value in _STAGES)
-        or ("template" in keys and keys & _OWN)
-    )
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -345,4 +322,4 @@ TABLE = Table(
     elsewhere=sharded_elsewhere(),
 )
 
-FORMAT = Format.of_table(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, TABLE)
+FORMAT = Format.of_table(NAME, "LLaMA-Factory config", UPSTREAM, read, TABLE)

@@ -54,18 +54,6 @@ _TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "
 SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
 """Keys that say how a model is tuned, as no other tool does."""
 
-_OTHERS = frozenset({"stage", "finetuning_type", "template", "base_model", "model_name_or_path", "recipe"})
-
-
-def recognise(document: Document) -> bool:
-    """A flat YAML file with `model` and the kind of tuning in ms-swift's words."""
-    root = document.root
-    keys = set(root.keys())
-    model = root.get("model")
-    if document.syntax not in ("yaml", "json") or keys & _OTHERS or model is None:
-        return False
-    return model.is_scalar and not SIGNS.isdisjoint(keys)
-
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
@@ -302,6 +290,4 @@ TABLE = Table(
     zero=_zero_keys,
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "ms-swift arguments", UPSTREAM, recognise, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
-)
+FORMAT = Format.of_table(NAME, "ms-swift arguments", UPSTREAM, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`")
