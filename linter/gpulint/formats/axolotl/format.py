@@ -58,6 +58,7 @@ def read(document: Document, project: Project) -> Reading:
     builder.derived("kind", "training", "an axolotl config")
     builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
     builder.versions({}, project.versions, f"what {UPSTREAM} pins")
+    builder.derived("framework", NAME, "its own Trainer and LoRA kernels")
     builder.default("allocator.expandable_segments", True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py")
     model = config.keys.raw("base_model")
     if model is not None and isinstance(model.value, str) and model.value:

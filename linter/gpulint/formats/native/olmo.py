@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import olmo
 from ..core.format import Format, Reading, written_by
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
@@ -47,6 +48,7 @@ def read(document: Document, project: Project) -> Reading:
     builder, keys = config.builder, config.keys
     builder.derived("kind", "training", "a run of scripts/train.py")
     builder.derived("objective", "pretrain", "OLMo pretrains")
+    builder.derived("framework", olmo.NAME, "its own loop and kernels")
     builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
     _set_model(config)
     _set_precision(config)

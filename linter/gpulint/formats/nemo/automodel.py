@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import nemo_automodel
 from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
@@ -71,6 +72,7 @@ def read(document: Document, project: Project) -> Reading:
     if values.integer("distributed.ep_size", least=2):
         usual |= KERNELS
     builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
+    builder.derived("framework", nemo_automodel.NAME, "its own recipes around Transformers' models")
     set_model(filling, values)
     set_adapter(filling, values)
     set_trainable(filling, values)
