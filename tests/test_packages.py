@@ -64,6 +64,57 @@ def test_every_folder_is_shown_to_who_contributes(modules, root):
     assert [folder for folder in sorted(folders) if f"{folder}/" not in text] == []
 
 
+def test_releases_are_compared_in_upstream_alone(modules):
+    """Neither versions nor the framework of a job is compared elsewhere: rows and `Stack` answer."""
+    found = {
+        "/".join(module[2:]): asked
+        for module, file in modules.items()
+        if module[:2] == ("linter", "gpulint")
+        and module[2] != "upstream"
+        and (asked := [ast.unparse(node) for node in ast.walk(ast.parse(file.read_text())) if _asks(node)])
+    }
+    assert found == {}
+
+
+def _asks(node):
+    """Whether a node compares releases or frameworks, or asks whether a package's version is stated."""
+    if isinstance(node, ast.ImportFrom):
+        return any(alias.name in ("older", "numbers") for alias in node.names)
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        inside = any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
+        return any(_ends(side, "framework") for side in sides) or (inside and _ends(sides[-1], "versions"))
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitAnd) and any(_ends(part, "versions") for part in ast.walk(node))
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("isdisjoint")
+        and any(_ends(part, "versions") for part in node.args)
+    )
+
+
+def _ends(node, attribute):
+    return isinstance(node, ast.Attribute) and node.attr == attribute
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        ("from ..upstream.behaviour import older", True),
+        ("'unsloth' in job.versions", True),
+        ("LOOPS & set(job.versions)", True),
+        ("OWN.isdisjoint(job.versions)", True),
+        ("job.framework == 'megatron'", True),
+        ("job.framework is None", True),
+        ("job.versions.get('torch')", False),
+        ("{**job.versions, 'torch': '2.4'}", False),
+        ("stack.runs(megatron.NAME)", False),
+    ],
+)
+def test_what_asks_for_a_release_or_who_runs(line, asks):
+    assert any(map(_asks, ast.walk(ast.parse(line)))) is asks
+
+
 def _names(line):
     return re.match(r" +((?:[\w.]+/? )*(?:[\w.]+/?))(?: {2}|$)", line).group(1).split()
 

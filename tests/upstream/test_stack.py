@@ -26,10 +26,11 @@ def read(text, form="hf_trainer", **versions):
     return find(form).read(parse(text, "config.yaml", "yaml"), project).job
 
 
+@pytest.mark.parametrize("version", ["0.0.1", "2024.8"])
 @pytest.mark.parametrize("package", sorted(FRAMEWORKS))
-def test_a_pinned_version_makes_no_framework_part_of_a_job(package):
-    plain, pinned = read(SFT), read(SFT, **{package: "2024.8"})
-    assert pinned.versions[package] == "2024.8"
+def test_a_pinned_version_makes_no_framework_part_of_a_job(package, version):
+    plain, pinned = read(SFT), read(SFT, **{package: version})
+    assert pinned.versions[package] == version
     assert not Stack(pinned).runs(package)
     assert estimate(pinned) == estimate(plain)
 

@@ -14,13 +14,14 @@ from ...upstream import prime_rl as upstream_prime_rl
 from ...upstream import torch, torchtitan, transformers
 from ...upstream import unsloth as upstream_unsloth
 from ...upstream.stack import Stack
+from ...upstream.transformers_models import REPEATED_KEYS
 from ..adapters.lora_kernels import lora_kernels
 from ..adapters.modules import ModuleOptions, Packing
 from ..estimate import NotEstimable
 from ..frameworks import attention, kernels, prime_rl, unsloth
 from ..frameworks.compiling import remade_attention, traced
 from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.modeling import arch_at, still
+from ..frameworks.modeling import arch_at
 from ..frameworks.release import REMOTE, checkpoints, packed, reentrant, release
 from ..frameworks.trl import trl
 from ..inputs.image_inputs import deep_layers, image_inputs, vision_spec
@@ -252,7 +253,7 @@ def _attention(facts: Facts, weights: ModelWeights, implementation: str) -> Atte
     head_dim = shape.qk_nope_head_dim + rope_dim if latent else shape.head_dim
     heads = -(-shape.heads // tensor)
     groups = config_dims.groups(weights, shape.layer_types, heads, head_dim) or -(-shape.kv_heads // tensor)
-    repeated = not facts.stack.native and still("repeated_keys", job, model)
+    repeated = not facts.stack.native and facts.stack.does(REPEATED_KEYS, model.model_type)
     return AttentionDims(
         implementation=implementation,
         sdpa=attention.sdpa_kernels(job),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import deepspeed
 from ..core.coercion import as_number
 from ..core.format import Format, JobBuilder, Problem, Reading
 from ..core.keys import load
@@ -57,9 +58,9 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
     builder = JobBuilder(document, UPSTREAM)
     builder.derived("kind", "training", "a DeepSpeed config")
-    if "deepspeed" in project.versions:
+    if stated := project.versions.get(deepspeed.NAME):
         note = "the version that the launcher or the settings state"
-        builder.derived("versions.deepspeed", project.versions["deepspeed"], note)
+        builder.derived("versions.deepspeed", stated, note)
     set_hardware(builder, project, None, sharded=True)
     problems = apply(builder, document, AutoValues(client="", world_size=project.gpus))
     problems = [item for item in problems if not _is_anothers(item)]

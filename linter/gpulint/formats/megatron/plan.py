@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
+from ...upstream import megatron
 from ..core.native import NativeConfig
 from ..core.world_size import Stated, set_hardware
 
@@ -29,13 +30,13 @@ _MOMENTS = {
 """What `exp_avg_dtype` may be, as a flag and as a dtype of torch; uint8 is the store of fp8 moments."""
 
 
-CORE = "megatron-core"
+CORE = megatron.NAME
 """The package whose release decides what the layers and the loss do."""
 
 
 def set_core(config: NativeConfig, release: str, note: str) -> None:
     """The release of Megatron Core that a framework brings along, unless the run states another."""
-    if CORE not in config.project.versions:
+    if not config.project.versions.get(CORE):
         config.builder.derived(f"versions.{CORE}", release, note)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core.backends.megatron import is_megatron
 from ..core.dotted_edits import Vocabulary, said_in
 from .rl_policy import DTENSOR, MEGATRON
 from .rl_rollout import _ENGINES as ENGINES
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _megatron(reading: Reading) -> bool:
-    return reading.job.framework == "megatron"
+    return is_megatron(reading.job)
 
 
 def _backend(megatron: str, dtensor: str) -> Callable[[Reading, Any], Keys | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....upstream import megatron
+from ....upstream.stack import Stack
 from ..bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
 from ..bindings.rows import LEAVE, Default, Fixed, Key, Written
 
@@ -27,7 +29,7 @@ DEGREES = {
 
 def is_megatron(job: Job) -> bool:
     """Whether Megatron's model code trains."""
-    return job.framework == "megatron"
+    return Stack(job).runs(megatron.NAME)
 
 
 def degrees(section: str, back: Any = None) -> tuple[Row, ...]:
