@@ -120,7 +120,6 @@ def set_adapter(filling: Filling, values: Sections) -> None:
         filling.put("adapter.type", dora, "dora")
     else:
         builder.derived("adapter.type", "lora", "LoRA", "method")
-    builder.default("adapter.own", True, "components/_peft/lora.py wraps every module that matches")
     filling.fill("adapter.r", values.integer("peft.dim", least=1), 8)
     filling.fill("adapter.alpha", values.number("peft.alpha"), 32)
     filling.fill("adapter.dropout", values.number("peft.dropout"), 0.0)
