@@ -55,23 +55,23 @@ def formats_page() -> Iterator[Generated]:
     yield "docs/formats.md", page()
 
 
-def job_schema() -> Iterator[Generated]:
-    """`schemas/job.json`: the fields of a Job. Releases of pydantic before 2.13 spell the same schema otherwise."""
+def schemas() -> Iterator[Generated]:
+    """`schemas/`: what gpulint reads and prints. Releases of pydantic before 2.13 spell the same schemas otherwise."""
     import pydantic
 
     sys.path.insert(0, str(ROOT / "scripts"))
-    from job_schema import text  # type: ignore[import-not-found]
+    from declared_schemas import texts  # type: ignore[import-not-found]
 
     if tuple(map(int, pydantic.VERSION.split(".")[:2])) >= (2, 13):
-        yield "schemas/job.json", text()
+        for name, text in texts():
+            yield f"schemas/{name}.json", text
 
 
-def settings() -> Iterator[Generated]:
-    """`schemas/settings.json` and the keys in `docs/settings.md`."""
+def settings_page() -> Iterator[Generated]:
+    """The keys in `docs/settings.md`."""
     sys.path.insert(0, str(ROOT / "scripts"))
-    from settings_schema import page, schema  # type: ignore[import-not-found]
+    from settings_page import page  # type: ignore[import-not-found]
 
-    yield "schemas/settings.json", schema()
     yield "docs/settings.md", page((ROOT / "docs/settings.md").read_text(encoding="utf-8"))
 
 
@@ -102,7 +102,7 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, job_schema, settings, commands_page, accuracy_pages,
+    rules_index, rules_pages, rules_tables, formats_page, schemas, settings_page, commands_page, accuracy_pages,
     gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""

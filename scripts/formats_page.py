@@ -58,13 +58,14 @@ def page() -> str:
 
 
 def _formats() -> Iterator[str]:
+    from gpulint.formats.core.claims import TOOLS
     from gpulint.formats.core.registry import FORMAT_NAMES, find
 
     yield "| format | upstream | recognised by | known keys | where it states its GPUs |"
     yield "| --- | --- | --- | ---: | --- |"
     for name in FORMAT_NAMES:
         form = find(name)
-        yield _row(form.title, form.upstream, _sentence(form.recognise), _keys(name), form.hardware)
+        yield _row(form.title, form.upstream, TOOLS[name].words, _keys(name), form.hardware)
     yield ""
     silent = [find(name).title for name in FORMAT_NAMES if not _writes(name)]
     yield "Suggestions can be applied as edits in " + (f"all but {', '.join(silent)}." if silent else "all of them.")
@@ -194,12 +195,14 @@ def _properties(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _writes(name: str) -> bool:
-    """Whether the format has edits of its own: a module for them, or edits beside the reader."""
+    """Whether the format has edits of its own: by its table, in a module for them, or beside the reader."""
     from importlib import import_module
     from importlib.util import find_spec
 
     from gpulint.formats.core.registry import find
 
+    if find(name).table is not None:
+        return True
     path = find(name).read.__module__
     module = import_module(path)
     package, _, stem = path.rpartition(".")

@@ -7,6 +7,8 @@ import json
 import pytest
 import yaml
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpulint.cli import main
 from gpulint.commands import init
@@ -104,6 +106,41 @@ def test_a_hook_is_added_and_nothing_else_changes(repository, text):
     old, new = yaml.safe_load(text), yaml.safe_load(after)
     assert new.pop("repos")[:-1] == (old.pop("repos", None) or [])
     assert new == old
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_hook_goes_into_any_configuration_with_its_comments_and_indentation(data):
+    sequence, inner = data.draw(st.integers(0, 4)), data.draw(st.integers(1, 3))
+    text = "".join(_hook_lines(data.draw, sequence, inner))
+    break_ = data.draw(st.sampled_from(["\n", "\r\n"]))
+    text = text.replace("\n", break_)
+    after = init.with_hook(text)
+    ours = yaml.safe_load(init.with_hook(None))["repos"]
+    old = yaml.safe_load(text)
+    assert yaml.safe_load(after) == {**old, "repos": [*old["repos"], *ours]}
+    new = iter(after.splitlines(True))
+    assert all(line in new for line in text.splitlines(True))
+    assert after.count(break_) == after.count("\n")
+    assert f"{' ' * sequence}- repo: https://github.com/gpulint/gpulint{break_}" in after
+
+
+def _hook_lines(draw, sequence, inner):
+    """A pre-commit configuration of some repositories, with comments wherever one may stand."""
+    comment = st.sampled_from(["", "  # why", " #"])
+    own = st.sampled_from(["", "", "# a line\n", "\n", "    # further in\n"])
+    margin = " " * sequence
+    yield draw(own)
+    yield f"repos:{draw(comment)}\n"
+    for number in range(draw(st.integers(1, 3))):
+        yield draw(own)
+        yield f"{margin}-{' ' * inner}repo: https://example.org/{number}{draw(comment)}\n"
+        inside = margin + " " * (1 + inner)
+        yield f"{inside}rev: {draw(st.sampled_from(['v1', chr(39) + '1.0' + chr(39), chr(34) + 'x' + chr(34)]))}\n"
+        yield draw(own)
+        yield f"{inside}hooks: {draw(st.sampled_from(['[{id: a}]', '[ {id: a, args: [--x]} ]']))}{draw(comment)}\n"
+    yield draw(own)
+    yield draw(st.sampled_from(["", "ci: {skip: [a]}\n", "# the end\n", "fail_fast: yes\n"]))
 
 
 @pytest.mark.parametrize("text", ["repos: [\n", "- a\n", "repos: {a: b}\n"])

@@ -38,7 +38,7 @@ def test_isolated_reads_nothing(tmp_path):
     ("text", "message"),
     [
         ("gpuu = 1\n", "gpulint.toml:1:1: unknown key gpuu; did you mean gpu?"),
-        ('x = 1\ngpus = "two"\n', "unknown key x; known are extend, gpu, gpus"),
+        ('x = 1\ngpus = "two"\n', "unknown key x; known are gpu, gpus, nodes"),
         ('gpus = "two"\n', 'gpulint.toml:1:8: gpus must be a whole number of 1 or more, not "two"'),
         ('fail-on = "sometimes"\n', 'fail-on must be one of error, warning, info, never, not "sometimes"'),
         ("ignore = [1]\n", "each item of ignore must be text, not 1"),
@@ -51,7 +51,7 @@ def test_isolated_reads_nothing(tmp_path):
         ('extend = "other.toml"\n', "which is not there"),
         ('extend = "gpulint.toml"\n', "which extends this file"),
         ('[[overrides]]\ngpu = "t4"\n', "gpulint.toml:1:1: each item of overrides needs files"),
-        ('[[overrides]]\nfiles = ["*"]\nfail-on = "error"\n', "unknown key fail-on; known are files, gpu"),
+        ('[[overrides]]\nfiles = ["*"]\nfail-on = "error"\n', "unknown key fail-on; known are gpu, gpus, nodes"),
         ('overrides = "x"\n', 'overrides must be a list of tables, not "x"'),
         ('[[suppressions]]\nfile = "x"\n', "each item of suppressions needs rules"),
         (
@@ -62,7 +62,7 @@ def test_isolated_reads_nothing(tmp_path):
         ("gpus = true\n", "gpus must be a whole number"),
         ("gpus = 2.0\n", "gpus must be a whole number"),
         ("[[overrides]]\nfiles = []\n", "2:9: overrides.files must be a list of text with at least 1 items"),
-        ('[severity]\nx = "errors"\n', 'severity.x must be one of info, warning, error, not "errors"; did you mean'),
+        ('[severity]\nx = "errors"\n', 'severity.x must be one of error, warning, info, not "errors"; did you mean'),
         ('per-file-ignores = ["x"]\n', "per-file-ignores must be a table of lists, not a list"),
     ],
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import fresh_rows, headline, listing, megatron_rows, record
-from .scores import by_group, score_all, verdicts
+from .scores import by_group, is_tested, score_all, verdicts
 from .sources import everything
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def main() -> int:
     now = record.build([*scores, *first], found, totals, kinds)
     if options.record:
         counts = [["figures scored", str(len(scored))], ["rows left out", str(len(excluded) + len(refused))]]
-        record.write(now, {**compared, "outside": listing.outside_rows(scored), "counts": counts})
+        tested = [item for item in scored if is_tested(item.case)]
+        share = record.build(by_group(tested), verdicts(tested), headline.totals(tested, []), headline.kinds(tested))
+        record.write({**now, "tested": share}, {**compared, "outside": listing.outside_rows(scored), "counts": counts})
     elif not options.group and record.PATH.exists():
         changes = record.worse(record.read(), now)
         print("\nworse than recorded:\n  " + "\n  ".join(changes) if changes else "\nnothing is worse than recorded")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.formats.core.format import Project
-from gpulint.formats.core.registry import find
+from gpulint.formats.core.registry import find, is_of
 from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.settings.settings import Settings
 from gpulint.source.edit.edit import apply
@@ -54,7 +54,7 @@ def read_as(name, text, gpus=None, suffix="yaml"):
     """The reading of a text that must be of a format, on `gpus` GPUs, alone in its project."""
     document = parse(text, f"config.{suffix}", suffix)
     form = find(name)
-    assert form.recognise(document)
+    assert is_of(document, name)
     return form.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
 
 

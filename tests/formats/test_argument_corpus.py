@@ -6,6 +6,7 @@ import os
 import pytest
 
 from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import is_of, recognise
 from gpulint.formats.hf_trainer import format as hf_trainer
 from gpulint.formats.hf_trainer import sharding as training_sharding
 from gpulint.formats.job import format as job
@@ -69,14 +70,13 @@ def readings(documents, name):
 
     project = Project("/nowhere", None, None, None, open_beside)
     for kind, document in documents:
-        if kind in KINDS[name] and FORMATS[name].recognise(document):
+        if kind in KINDS[name] and is_of(document, name):
             yield FORMATS[name].read(document, project)
 
 
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_recognition(documents, name):
-    recognise = FORMATS[name].recognise
-    found = {document.path for _, document in documents if recognise(document)}
+    found = {document.path for _, document in documents if (form := recognise(document)) and form.name == name}
     expected = {document.path for kind, document in documents if kind in KINDS[name]}
     assert found - expected == set()
     assert [path for path in expected - found if not any(part in path for part in MISLABELLED)] == []

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpulint.formats.core.keys import load
+from gpulint.formats.core.registry import recognise
 from gpulint.formats.hf_trainer import sharding as training_sharding
 from gpulint.formats.llamafactory import method as llamafactory_method
 from gpulint.job.job import field_paths
@@ -78,7 +79,7 @@ def test_reading_never_fails_otherwise_than_with_a_source_error(bench, name, dat
     config.update(data.draw(st.dictionaries(st.sampled_from(RELEVANT[name]), VALUES, max_size=6)))
     text = json.dumps(config)
     reader = bench(name, "json" if name != "vllm" else "yaml")
-    reader.format.recognise(parse(text, "config.json", "json"))
+    recognise(parse(text, "config.json", "json"))
     try:
         reading = reader.read(text, gpus=data.draw(st.sampled_from([None, 1, 8])))
     except SourceError:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpulint.formats.core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid, integer
 from gpulint.formats.core.bindings.reader import Reader, by_release
 from gpulint.formats.core.bindings.rows import (
+    LEAVE,
     NEVER,
     Assumed,
     Default,
@@ -22,6 +23,7 @@ from gpulint.formats.core.bindings.rows import (
     Key,
     Table,
     Written,
+    among,
     only,
     within,
 )
@@ -45,8 +47,11 @@ JOB = Job(
 )  # fmt: skip
 """What conversions of values go by; sizes that share no factor."""
 
-ROUNDED = {("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8"}
-"""Values that a tool has a narrower word for: its fp8 is e4m3."""
+ROUNDED = {
+    ("tgi", "inference.kv_cache_dtype"): "fp8", ("lmdeploy", "inference.kv_cache_dtype"): "fp8",
+    ("verl", "loss.kernel"): "liger",
+}  # fmt: skip
+"""Values that a tool has a narrower word for: its fp8 is e4m3, its fused loss works in chunks."""
 
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
@@ -54,13 +59,19 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "megatron_bridge": {"dataset.pack_sequences_in_batch"},
+    "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
+    "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
     "trtllm": {
         "quantization", "quantization_type", "tensor_parallel_count", "max_decoder_seq_len", "enable_chunked_context",
         "checkpoint_dir", "tp_size", "pp_size", "cp_size", "ep_size", "moe_expert_parallel_size", "tokens_per_block",
         "kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "quant_config.quant_algo",
     },
 }  # fmt: skip
-"""Keys that launchers give (arguments without a flag, Truss's engine builder), and flags that upstream has no more."""
+"""Keys that launchers give (arguments without a flag, Truss's engine builder), that a fork has (Megatron-DeepSpeed),
+that are passed on to another tool (SGLang), and that upstream has no more.
+"""
 
 
 def values_of(row):
@@ -213,8 +224,26 @@ def test_conditions_and_sections():
     assert read("m: {tp: 3}\n", *rows).job.parallelism.tensor == 5
 
 
+def test_a_word_that_says_what_follows():
+    none = Derived(None, "no FSDP")
+    row = Key("parallelism.fsdp", "strategy", TEXT, to=lambda word, _: Unsaid.OTHER if word == "fsdp" else none)
+    assert origin(read("strategy: ddp\n", row), "parallelism.fsdp") == (None, "derived", "no FSDP")
+    assert not read("strategy: fsdp\n", row).has_set("parallelism.fsdp")
+
+
+def test_keys_of_a_section():
+    reader = read("model: {dim: 130, mlp: {width: 67}}\nrest: 1\n")
+    assert reader.section("model").section("mlp").given(POSITIVE, "width").key == "model.mlp.width"
+    assert reader.section("model").given(POSITIVE, "mlp.width").key == "model.mlp.width"
+    assert reader.section("model").value(POSITIVE, "dim") == 130
+    assert reader.section("model").given(POSITIVE, "dim").key == "model.dim"
+    assert reader.section("rest").value(POSITIVE, "dim") is None
+    assert reader.section("model").job is reader.job
+
+
 def test_values_from_elsewhere():
     rows = (
+        Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
         Fixed("adapter", None),
@@ -292,6 +321,40 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     edits = FORM.edits(reading, changes)
     assert (FORM.describe(reading, changes) is None) == (after is None)
     assert (apply(text, edits) if edits else None) == after
+
+
+def test_a_change_to_a_value_that_the_row_may_not_write():
+    row = Key("weights.dtype", "dtype", DTYPE, back=among("bfloat16"))
+    assert row.written("bfloat16", JOB) == "bfloat16"
+    assert row.written("float32", JOB) == Unsaid.OTHER
+
+
+def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_then():
+    table = Table(
+        (Key("sequence_length", "length", POSITIVE), Key("packing", "packing", FLAG)),
+        together={("method", "adapter.r"): lambda _, part: {"lora": part.get("adapter.r", 16), "lora_alpha": None}},
+        told=lambda _, changes: {"recipe": "packed"} if "packing" in changes else None,
+        refuses=lambda reading, changes: changes.get("packing", reading.job.packing) and "sequence_length" in changes,
+    )
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
+    assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
+    assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
+    assert form.describe(reading, {"packing": True}) == "packing: true"
+    assert form.describe(reading, {"packing": True, "sequence_length": 5}) == "recipe: packed"
+    assert form.edits(reading, {"packing": True, "sequence_length": 5}) is None
+
+
+def test_a_switch_that_is_on():
+    reader = read("a: false\nb: yes\nc: [1]\n")
+    assert reader.on("b").key == "b"
+    assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
 
 
 # kinds and spellings

@@ -9,6 +9,7 @@ from gpulint.formats.axolotl import format as axolotl
 from gpulint.formats.axolotl import parallel as axolotl_parallel
 from gpulint.formats.axolotl import weights as axolotl_weights
 from gpulint.formats.core.format import Project
+from gpulint.formats.core.registry import recognise, weights
 from gpulint.formats.deepspeed import format as deepspeed
 from gpulint.source.document import SourceError
 from gpulint.source.read import read
@@ -71,10 +72,20 @@ def documents(shared):
     return found
 
 
+def is_format(document, name):
+    found = recognise(document)
+    return found is not None and found.name == name
+
+
+def test_one_tool_has_the_best_claim_to_a_file(documents):
+    for _, document in documents:
+        best = sorted(weights(document).values(), reverse=True)
+        assert len(best) < 2 or best[0] > best[1], document.path
+
+
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_recognition_is_exact(documents, name):
-    recognise = FORMATS[name].recognise
-    wrong = [document.path for kind, document in documents if recognise(document) != (kind == name)]
+    wrong = [document.path for kind, document in documents if is_format(document, name) != (kind == name)]
     assert wrong == []
     assert sum(kind == name for kind, _ in documents) >= 60
 

@@ -100,8 +100,8 @@ def test_generation_alone_is_no_training(tmp_path):
 def test_changes_are_written_as_options(opened, tmp_path):
     def changed(text, changes):
         found = opened("run.sh", text)
-        edits = slime.edits(found.reading, changes)
-        assert bool(slime.describe(found.reading, changes)) == bool(edits)
+        edits = slime.FORMAT.edits(found.reading, changes)
+        assert bool(slime.FORMAT.describe(found.reading, changes)) == bool(edits)
         return opened("run.sh", apply(text, edits)).reading.job if edits else None
 
     assert changed(script(), {"sequence_length": 8192}).sequence_length == 8192

@@ -3,6 +3,7 @@
 import pytest
 
 from gpulint.formats.core.format import NoJobError, Project
+from gpulint.formats.core.registry import is_of
 from gpulint.formats.torchtune.format import FORMAT
 from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
@@ -38,7 +39,7 @@ enable_activation_checkpointing: True
 
 def read(text, gpus=None):
     document = parse(text, "recipe.yaml", "yaml")
-    assert FORMAT.recognise(document)
+    assert is_of(document, "torchtune")
     return FORMAT.read(document, Project("/nowhere", None, gpus, None, lambda *_: None))
 
 

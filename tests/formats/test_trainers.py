@@ -3,6 +3,7 @@
 import pytest
 
 from gpulint.formats.core.format import NoJobError
+from gpulint.formats.core.registry import recognise
 from gpulint.formats.native import llm_foundry, nanotron, olmo
 from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
@@ -122,8 +123,8 @@ def test_an_mcli_run_states_its_gpus():
 
 def test_the_bert_example_of_the_same_company_is_another_program():
     text = "model: {name: hf_bert}\nmax_seq_len: 128\ntrain_loader: {name: text}\n"
-    assert not llm_foundry.recognise(parse(text, "c.yaml", "yaml"))
-    assert llm_foundry.recognise(parse(text.replace("hf_bert", "hf_causal_lm"), "c.yaml", "yaml"))
+    assert recognise(parse(text, "c.yaml", "yaml")) is None
+    assert recognise(parse(text.replace("hf_bert", "hf_causal_lm"), "c.yaml", "yaml")).name == "llm_foundry"
 
 
 def test_an_automatic_micro_batch_is_not_guessed():

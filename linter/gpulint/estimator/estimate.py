@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from ..declared import declared
 from .terms import of, total
 
 if TYPE_CHECKING:
@@ -73,19 +74,13 @@ class Phase:
 
 @dataclass(slots=True, frozen=True)
 class PerGpu:
-    """Bytes on the fullest GPU.
+    """Memory of the GPU that needs most."""
 
-    allocated   what torch.cuda.max_memory_allocated() reports
-    reserved    what torch.cuda.max_memory_reserved() reports
-    process     what nvidia-smi shows: reserved + CUDA context, NCCL, libraries
-    low, high   the interval that holds `process`
-    """
-
-    allocated: int
-    reserved: int
-    process: int
-    low: int
-    high: int
+    allocated: int = declared("What torch.cuda.max_memory_allocated() reports.", unit="bytes", least=0)
+    reserved: int = declared("What torch.cuda.max_memory_reserved() reports.", unit="bytes", least=0)
+    process: int = declared("What nvidia-smi shows: with CUDA context, NCCL, libraries.", unit="bytes", least=0)
+    low: int = declared("The least that `process` may be.", unit="bytes", least=0)
+    high: int = declared("The most that `process` may be.", unit="bytes", least=0)
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,11 +96,11 @@ class KvCache:
 
 @dataclass(slots=True, frozen=True)
 class Capacity:
-    """`total` is what nvidia-smi reports, `usable` the smallest total that torch has reported for the card."""
+    """The memory that a GPU has."""
 
-    gpu: str
-    total: int
-    usable: int
+    gpu: str = declared("Name of the GPU in the catalogue.")
+    total: int = declared("What nvidia-smi reports.", unit="bytes", least=0)
+    usable: int = declared("The smallest total that torch has reported for the card.", unit="bytes", least=0)
 
 
 @dataclass(slots=True, frozen=True)

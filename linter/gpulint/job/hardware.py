@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .declared import declared
+from ..declared import declared
 
 
 @dataclass(slots=True)

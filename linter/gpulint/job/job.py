@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from .declared import declared
+from ..declared import declared
 from .hardware import CachingAllocator, Hardware
 from .inference import Inference
 from .origin import Origin

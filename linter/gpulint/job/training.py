@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .declared import declared
+from ..declared import declared
 from .weights import Dtype
 
 AutocastDtype = Literal["bfloat16", "float16"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .declared import declared
+from ..declared import declared
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16", "float8"]
 

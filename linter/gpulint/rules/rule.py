@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from .expression import Tree
     from .message import Template
 
-STATUSES = ("preview", "stable", "deprecated")
 CONFIDENCES = ("low", "medium", "high")
 
 
@@ -39,24 +38,10 @@ class Place(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """One suggestion of a rule, or one recipe.
+    """One suggestion of a rule, or one recipe, as `rule_file.AdviceTable` declares it, with its expressions compiled.
 
-    recipe   the name of a recipe that stands for it, or "search" for the search over all recipes
-    set      Job fields to change; a value may be an expression (`["= expr", tree]` compiled to a tree)
-    config   keys of the checked file to write; null removes the key
-    rename   keys of the checked file to rename, old to new
-    needs    condition under which it is worth trying
-    factors  values of the fact `factor` to try in order until one helps
-    fix      whether the edit keeps what the job computes (`safe`) or not (`unsafe`)
-    rank     how much it changes the run, small first (recipes)
-    family   of the recipes of one family only the best is shown
-    excludes families that it does not go together with in one combination
-    text     what to print; None for the format's own words
-    kind     `training` or `inference` where it is for one of them only (recipes)
-    between  whether its strongest factor need not help where a weaker one does: too little is as wrong as too much
-    room     whether it uses memory that is left over instead of saving some; its last factor that fits counts
-    cost     what it costs the run, in words
-    otherwise  what it needs, in words, for where it does not apply
+    `recipe` is the name of a recipe that stands for it, or "search" for the search over all recipes. A value of `set`
+    that is an expression is `["= expr", tree]`.
     """
 
     recipe: str | None = None

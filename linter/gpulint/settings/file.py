@@ -134,11 +134,11 @@ class _Reader:
         return Value(self._placed(plain, key), f"{self.document.path}:{entry.key.span.line}")
 
     def _placed(self, plain: Any, key: Key) -> Any:
-        if key.kind == "severities":
+        if key.type == "Severities":
             return tuple(plain.items())
-        if key.kind == "globs":
+        if key.type == "Globs":
             return tuple((anchored(glob, self.folder), tuple(rules)) for glob, rules in plain.items())
-        if key.kind == "strings":
+        if key.type == "Strings":
             if key.field == "exclude":
                 return tuple(anchored(glob, self.folder) for glob in plain)
             return tuple(os.path.join(self.folder, item) if key.paths else item for item in plain)

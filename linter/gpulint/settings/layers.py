@@ -122,9 +122,9 @@ def _merged(layers: Iterable[Layer]) -> Layer:
             merged.pop(f"extend-{name}", None)
         for name, value in layer.items():
             before = merged.get(name)
-            if before is not None and KEYS[name].kind == "versions":
+            if before is not None and KEYS[name].type == "Versions":
                 value = Value({**before.value, **value.value}, f"{before.origin}, {value.origin}")
-            elif before is not None and (KEYS[name].adds or KEYS[name].kind in ("globs", "severities")):
+            elif before is not None and (KEYS[name].adds or KEYS[name].type in ("Globs", "Severities")):
                 value = Value((*before.value, *value.value), f"{before.origin}, {value.origin}")
             merged[name] = value
     return merged

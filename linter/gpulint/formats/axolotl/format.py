@@ -5,22 +5,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
-from ..core.format import Format, Problem, Reading, written_by
+from ..core.bindings.changes import wanted_keys
+from ..core.bindings.kinds import TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written
+from ..core.format import Format, Problem, Reading
 from ..core.keys import key_problems
+from ..hf_trainer.launch_edits import writer
 from ..hf_trainer.placeholder_keys import settle
-from .config import NAME, UPSTREAM, AxolotlConfig
-from .kernels import set_lora_kernels
-from .parallel import set_parallelism
-from .rl import set_objective, set_rl
+from . import parallel
+from .adapter import METHOD, method_keys, set_kernels
+from .loss import loss_keys, own_plugins, set_loss
+from .parallel import NAME, PARALLEL, UPSTREAM
+from .rl import OBJECTIVE, RL
 from .training import (
-    set_attention,
-    set_batch,
-    set_checkpointing,
-    set_evaluation,
-    set_loss,
-    set_optimizer,
+    BATCH,
+    CHECKPOINTING,
+    EVALUATION,
+    KERNELS,
+    OPTIMIZER,
+    attention_keys,
+    checkpointing_keys,
 )
-from .weights import check_weights, set_method, set_precision, set_quantization, set_upcast
+from .weights import WEIGHTS, check_weights, dtype_keys, set_upcast
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -53,41 +60,18 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of an axolotl config, every memory field with its origin."""
     template = _to_be_filled(document)
-    config = AxolotlConfig(template or document, project)
-    builder = config.builder
-    builder.derived("kind", "training", "an axolotl config")
-    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
-    builder.versions({}, project.versions, f"what {UPSTREAM} pins")
-    builder.derived("framework", NAME, "its own Trainer and LoRA kernels")
-    builder.default("allocator.expandable_segments", True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py")
-    model = config.keys.raw("base_model")
-    if model is not None and isinstance(model.value, str) and model.value:
-        config.put("model", model, model.value)
-    set_objective(config)
-    set_batch(config)
-    set_precision(config)
-    set_quantization(config)
-    set_method(config)
-    check_weights(config)
-    set_checkpointing(config)
-    set_attention(config)
-    set_loss(config)
-    set_optimizer(config)
-    set_rl(config)
-    set_evaluation(config)
-    set_parallelism(config)
-    set_lora_kernels(config)
-    set_upcast(config)
-    settle(builder, config.keys)
-    config.reading.problems[:0] = _key_problems(config, filled=template is not None)
-    return config.reading
+    reader = Reader(template or document, project, NAME, UPSTREAM)
+    reader.bind(TABLE.rows)
+    settle(reader, reader.keys)
+    reader.reading.problems[:0] = _key_problems(reader, filled=template is not None)
+    return reader.reading
 
 
-def _key_problems(config: AxolotlConfig, *, filled: bool) -> list[Problem]:
+def _key_problems(reader: Reader, *, filled: bool) -> list[Problem]:
     """Unknown, mistyped and old keys. A plugin that is not axolotl's may bring any top key, so then none is unknown;
     what fills a template in makes its values axolotl's own."""
-    plugins = config.own_plugins()
-    problems = key_problems(config.document, NAME, plugins=plugins)
+    plugins = own_plugins(reader)
+    problems = key_problems(reader.document, NAME, plugins=plugins)
     if filled:
         problems = [item for item in problems if item.kind not in ("wrong-type", "wrong-value")]
     if plugins is None:
@@ -123,10 +107,54 @@ def _to_be_filled(document: Document) -> Document | None:
     return document._replace(roots=[filled, *document.roots[1:]])
 
 
-describe, edits = written_by("axolotl.edits")
+def _set_versions(reader: Reader) -> None:
+    reader.default("versions", dict(VERSIONS), f"what {UPSTREAM} pins")
+    reader.versions({}, reader.project.versions, f"what {UPSTREAM} pins")
 
+
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "an axolotl config")),
+        _set_versions,
+        Fixed("framework", Derived(NAME, "its own Trainer and LoRA kernels")),
+        Fixed(
+            "allocator.expandable_segments",
+            Default(True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py"),
+        ),
+        Key("model", "base_model", TEXT, back=NEVER, blank=lambda _, given: Written(given.value)),
+        *OBJECTIVE,
+        *BATCH,
+        *WEIGHTS,
+        *METHOD,
+        check_weights,
+        *CHECKPOINTING,
+        *KERNELS,
+        set_loss,
+        *OPTIMIZER,
+        *RL,
+        *EVALUATION,
+        *PARALLEL,
+        set_kernels,
+        set_upcast,
+    ),
+    says={
+        "activation_checkpointing": checkpointing_keys,
+        "loss.kernel": loss_keys,
+        "attention": attention_keys,
+        "parallelism.fsdp.sharding": parallel.fsdp_keys,
+        "parallelism.fsdp.offload": parallel.offload_keys,
+    },
+    together={
+        ("method", "weights.quantization.method", "adapter.r"): method_keys,
+        ("weights.dtype", "precision.autocast"): dtype_keys,
+    },
+    zero=parallel.zero,
+    refuses=parallel.is_refused,
+)
+
+describe, edits = writer(lambda reading, changes: wanted_keys(TABLE, reading, changes))
 
 FORMAT = Format(
     NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits,
-    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
+    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file", table=TABLE,
 )  # fmt: skip

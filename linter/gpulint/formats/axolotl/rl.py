@@ -1,123 +1,131 @@
-"""Objective of an axolotl run, and what preference and online objectives add."""
+"""Objective of an axolotl run, and what preference and online objectives add.
+
+Facts from axolotl 0.19.0 (`setup_reference_model`, `DPOStrategy`, `GRPOStrategy`, `check_vllm_mode_set`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .config import AxolotlConfig
+from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Unsaid
+from ..core.bindings.reader import by_schema
+from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Written, only
 
-OBJECTIVES = {
+if TYPE_CHECKING:
+    from ...job.job import Job
+    from ..core.bindings.reader import Reader
+
+_OBJECTIVES = {
     "dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo", "gdpo": "grpo",
     "ebft": "ebft",
 }  # fmt: skip
 """`rl` -> the Job's objective; IPO is DPO with another loss, GDPO is GRPO with another advantage."""
 
-ONLINE = frozenset({"grpo", "ebft"})
-
-GENERATIONS, COMPLETION_LENGTH = 8, 512
-"""`num_generations` and `max_completion_length` of TRL's GRPOConfig (1.9 to 1.16), where axolotl leaves them open."""
+_TRL = "default of TRL, which axolotl leaves it to"
 
 PROMPT_LENGTH = 512
 """Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, which went away."""
 
-
-def set_objective(config: AxolotlConfig) -> None:
-    """`objective` from `rl`, a reward model switch, or a pretraining data set."""
-    keys = config.keys
-    rl = keys.text("rl")
-    if rl and rl.value in OBJECTIVES:
-        config.put("objective", rl, OBJECTIVES[rl.value])
-        return
-    for key in ("reward_model", "process_reward_model"):
-        flag = keys.flag(key)
-        if flag and flag.value:
-            config.put("objective", flag, "reward")
-            return
-    pretraining = keys.raw("pretraining_dataset")
-    if pretraining and pretraining.value:
-        config.put("objective", pretraining, "pretrain")
-    else:
-        config.builder.default("objective", "sft")
+OBJECTIVE = (
+    Key("objective", "rl", TEXT, to=_OBJECTIVES, back=NEVER),
+    Key("objective", "reward_model", FLAG, to={True: "reward"}, back=NEVER),
+    Key("objective", "process_reward_model", FLAG, to={True: "reward"}, back=NEVER),
+    Key(
+        "objective", "pretraining_dataset", ANYTHING, "sft", lambda data, _: "pretrain" if data else Unsaid.OTHER,
+        NEVER, blank=Written("pretrain"),
+    ),
+)  # fmt: skip
+"""A kind of preference or online run, a reward model, or a pretraining data set."""
 
 
-def set_rl(config: AxolotlConfig) -> None:
-    """`rl.*` (`setup_reference_model`, `DPOStrategy`, `GRPOStrategy`).
-
-    Without an adapter DPO and KTO keep a frozen copy of the model, unless its log-probabilities are precomputed; GRPO
-    keeps one when `trl.beta` (or `rl_beta`) is set and not 0.
-    """
-    builder, keys, job = config.builder, config.keys, config.builder.job
-    objective = job.objective
-    if objective in ("dpo", "kto"):
-        precomputed = keys.flag("precompute_ref_log_probs")
-        if precomputed:
-            config.put("rl.precompute_reference", precomputed, precomputed.value)
-        else:
-            builder.default("rl.precompute_reference", False)
-        if job.adapter is not None:
-            builder.derived(
-                "rl.reference_model", False, "the base model without its adapter is the reference", "method"
-            )
-        else:
-            note = f"{objective.upper()} keeps a frozen copy of the model"
-            builder.derived("rl.reference_model", not job.rl.precompute_reference, note, "objective")
-        note = "TRL's trainer names the policy's outputs while the reference runs (trl 1.9 `_compute_loss`)"
-        builder.derived("rl.reference_apart", True, note, "objective")
-    elif objective in ONLINE:
-        _online(config)
-    elif objective in ("orpo", "simpo"):
-        builder.derived("rl.reference_model", False, f"{objective} has no reference model", "objective")
+def _compares(job: Job) -> bool:
+    return job.objective in ("dpo", "kto")
 
 
-def _online(config: AxolotlConfig) -> None:
-    builder, job, trl = config.builder, config.builder.job, config.keys.mapping("trl")
-    beta = trl.number("beta") or config.keys.number("rl_beta")
-    if beta and beta.value and job.adapter is None:
-        config.put("rl.reference_model", beta, True, "beta > 0 needs a frozen copy of the model")
+def _is_online(job: Job) -> bool:
+    return job.objective in ("grpo", "ebft")
+
+
+def _has_adapter(job: Job) -> bool:
+    return job.adapter is not None
+
+
+def _copy_of_the_model(reader: Reader) -> Derived:
+    job = reader.job
+    note = f"{job.objective.upper()} keeps a frozen copy of the model"
+    return Derived(not job.rl.precompute_reference, note, "objective")
+
+
+def _set_reference(reader: Reader) -> None:
+    """With `trl.beta` (or `rl_beta`) above 0 a run keeps a frozen copy of the model, unless it has an adapter."""
+    beta = reader.given(NUMBER, "trl.beta", "rl_beta")
+    if beta and beta.value and not _has_adapter(reader.job):
+        reader.set("rl.reference_model", beta, True, "beta > 0 needs a frozen copy of the model")
     elif beta and beta.value:
-        builder.derived("rl.reference_model", False, "the adapter is switched off instead", "method")
+        reader.derived("rl.reference_model", False, "the adapter is switched off instead", "method")
     else:
-        builder.derived("rl.reference_model", False, "beta is 0", "objective")
-    _count(config, "rl.generations", "num_generations", GENERATIONS)
-    _count(config, "rl.completion_length", "max_completion_length", COMPLETION_LENGTH)
-    prompt = config.keys.integer("max_prompt_len", least=1)
-    if prompt:
-        config.put("rl.prompt_length", prompt, prompt.value)
-    else:
-        builder.assumed("rl.prompt_length", PROMPT_LENGTH, f"nothing bounds prompts; {PROMPT_LENGTH} tokens")
-    total = (job.rl.prompt_length or 0) + (job.rl.completion_length or 0)
-    builder.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
-    _rollout(config)
+        reader.derived("rl.reference_model", False, "beta is 0", "objective")
 
 
-def _count(config: AxolotlConfig, field: str, key: str, otherwise: int) -> None:
-    given = config.keys.mapping("trl").integer(key, least=1)
-    if given:
-        config.put(field, given, given.value)
-    else:
-        config.builder.default(field, otherwise, "default of TRL, which axolotl leaves it to")
+def _set_length(reader: Reader) -> None:
+    rl = reader.job.rl
+    total = (rl.prompt_length or 0) + (rl.completion_length or 0)
+    reader.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
 
 
-def _rollout(config: AxolotlConfig) -> None:
-    """vLLM beside the trainer: `server` unless `vllm_mode` says colocate (`check_vllm_mode_set`)."""
-    builder, trl, vllm = config.builder, config.keys.mapping("trl"), config.keys.mapping("vllm")
-    use, mode = trl.flag("use_vllm"), trl.text("vllm_mode")
-    if not (use and use.value):
-        builder.default("rl.vllm", None)
-        return
-    if mode:
-        config.put("rl.vllm", mode, mode.value)
+def _set_vllm(reader: Reader) -> None:
+    """vLLM beside the trainer: `server` unless `vllm_mode` says colocate."""
+    on, mode = reader.on("trl.use_vllm"), reader.given(TEXT, "trl.vllm_mode")
+    if on is None:
+        reader.default("rl.vllm", None)
+    elif mode:
+        reader.set("rl.vllm", mode)
     else:
-        config.put("rl.vllm", use, "server", "vllm_mode is not stated")
-    if builder.job.rl.vllm != "colocate":
-        return
-    share, sleep = vllm.number("gpu_memory_utilization"), trl.flag("vllm_enable_sleep_mode")
-    if share:
-        config.put("rl.vllm_gpu_memory_utilization", share, share.value)
-    else:
-        config.default("rl.vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization")
-    if sleep:
-        config.put("rl.vllm_sleep", sleep, sleep.value)
-    else:
-        builder.default("rl.vllm_sleep", False)
+        reader.set("rl.vllm", on, "server", "vllm_mode is not stated")
+
+
+RL = (
+    *only(
+        _compares,
+        Key("rl.precompute_reference", "precompute_ref_log_probs", FLAG, default=False),
+        Fixed(
+            "rl.reference_model",
+            Derived(False, "the base model without its adapter is the reference", "method"),
+            when=_has_adapter,
+        ),
+        Fixed("rl.reference_model", _copy_of_the_model),
+        Fixed(
+            "rl.reference_apart",
+            Derived(
+                True, "TRL's trainer names the policy's outputs while the reference runs (trl 1.9 `_compute_loss`)",
+                "objective",
+            ),
+        ),
+    ),
+    Fixed(
+        "rl.reference_model",
+        lambda reader: Derived(False, f"{reader.job.objective} has no reference model", "objective"),
+        when=lambda job: job.objective in ("orpo", "simpo"),
+    ),
+    *only(
+        _is_online,
+        _set_reference,
+        Key("rl.generations", "trl.num_generations", POSITIVE, Default(8, _TRL), back=NEVER),
+        Key("rl.completion_length", "trl.max_completion_length", POSITIVE, Default(512, _TRL), back=NEVER),
+        Key(
+            "rl.prompt_length", "max_prompt_len", POSITIVE,
+            Assumed(PROMPT_LENGTH, f"nothing bounds prompts; {PROMPT_LENGTH} tokens"), back=NEVER,
+        ),
+        _set_length,
+        _set_vllm,
+    ),
+    *only(
+        lambda job: job.rl.vllm == "colocate",
+        Key(
+            "rl.vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization", NUMBER,
+            by_schema("axolotl", "vllm.gpu_memory_utilization"),
+        ),
+        Key("rl.vllm_sleep", "trl.vllm_enable_sleep_mode", FLAG, default=False),
+    ),
+)  # fmt: skip
+"""Reference model, lengths, generations and vLLM; 8 completions of 512 tokens are GRPOConfig's (trl 1.9 to 1.16)."""

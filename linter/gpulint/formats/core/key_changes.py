@@ -104,7 +104,7 @@ def value_text(value: object) -> str:
         )
     if isinstance(value, list):
         return "[" + ", ".join(value_text(item) for item in value) + "]"
-    return str(value)
+    return '""' if value == "" else str(value)
 
 
 def zero_keys(root: Node, prefix: str, changes: Keys) -> Keys | None:

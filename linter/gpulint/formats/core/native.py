@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .arguments import Arguments
+from .decoder_config import decoder, multiple
 from .format import JobBuilder, Problem, Reading
 from .placeholders import is_blank
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from .arguments import Given
     from .format import Project
+
+__all__ = ["DTYPES", "NativeConfig", "decoder", "known", "multiple", "optimizer_of", "shown"]
 
 DTYPES = {
     "bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16",
@@ -128,26 +131,3 @@ def optimizer_of(path: str) -> str:
 def known(given: Given | None) -> Given | None:
     """A key whose value is not a blank."""
     return given if given is not None and not is_blank(given.value) else None
-
-
-def decoder(
-    name: str, kind: str, *, hidden: int, layers: int, heads: int, vocabulary: int, intermediate: int,
-    kv_heads: int | None = None, **more: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """A config.json of a Transformers architecture with these dimensions; `more` are further fields of it."""
-    return {
-        "model_type": kind,
-        "_name_or_path": name,
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads or heads,
-        "vocab_size": vocabulary,
-        **more,
-    }
-
-
-def multiple(number: float, step: int) -> int:
-    """The number rounded up to a multiple."""
-    return -(-int(number) // step) * step

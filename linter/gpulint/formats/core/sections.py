@@ -74,7 +74,7 @@ class Renamed(Sections):
 
 
 class Moved(Sections):
-    """The same where a section stands elsewhere: keys that begin with the name of one are looked up below its place."""
+    """The same where keys or sections stand elsewhere: what begins with a section's name is looked up at its place."""
 
     __slots__ = ("places",)
 
@@ -91,7 +91,9 @@ class Moved(Sections):
 
 
 def moved(name: str, places: Mapping[str, str]) -> str:
-    """The dotted key in a file whose sections stand at these places, "" for the top."""
+    """The dotted key in a file whose keys and sections stand at these places, "" for the top."""
+    if name in places:
+        return places[name]
     head, _, rest = name.partition(".")
     return ".".join(part for part in (places.get(head, head), rest) if part)
 

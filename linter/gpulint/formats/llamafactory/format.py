@@ -10,36 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream import llamafactory, transformers
 from ...upstream.behaviour import default_of
-from ..accelerate.launch import launch_of
-from ..core.arguments import Arguments
-from ..core.format import Format, JobBuilder, Problem, Reading, written_by
+from ..core.backends.trainer import BATCH, model
+from ..core.bindings.changes import wanted_keys
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, only
+from ..core.format import Format, Problem, Reading
+from ..core.key_changes import OFFLOADS, ZERO, chooses_file, trainer_offload, zero_keys
 from ..core.keys import default, key_problems
 from ..hf_trainer import image_inputs
+from ..hf_trainer.launch_edits import writer
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
-from ..hf_trainer.training_arguments import (
-    ATTENTION,
-    Run,
-    set_batch,
-    set_compile,
-    set_evaluation,
-    set_model,
-    set_optimizer,
-    set_precision,
-    set_versions,
-    smooths,
-)
+from ..hf_trainer.trainer_reader import TrainerReader, as_step, run_of
+from ..hf_trainer.training_arguments import set_compile, set_evaluation, set_optimizer, set_precision, smooths
 from ..hf_trainer.unsloth import set_unsloth
-from .inference import read_inference
+from .inference import FLASH, INFERENCE, UPSTREAM, infers
 from .megatron import is_megatron, set_megatron
-from .method import set_base, set_low_rank, set_method, set_rl
+from .method import METHOD, RL, method_keys, set_low_rank
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...job.job import Job
     from ...source.document import Document
+    from ..core.arguments import Arguments
+    from ..core.bindings.reader import Reader
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "llamafactory"
-UPSTREAM = "llamafactory 0.9.5"
 VERSIONS = {"llamafactory": "0.9.5", "transformers": "5.6.0", "peft": "0.18.1"}
 
 UNSLOTH = "2026.8.19"
@@ -83,30 +82,23 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run: training when it trains, else what generates, evaluates or exports."""
-    builder = JobBuilder(document, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    launch = launch_of(reading, project) if _trains(Arguments(document.root)) else None
+    reader = TrainerReader(document, project, NAME, UPSTREAM)
     former = FORMER_PROGRAM in document.text[: document.root.span.start]
     versions = FORMER_VERSIONS if former else VERSIONS
     release = project.versions.get(transformers.NAME, versions[transformers.NAME])
-    defaults = {**DEFAULTS, "optim": default_of(transformers.DEFAULTS, release, "optim", DEFAULTS["optim"])}
-    run = Run(builder, Arguments(document.root), project, reading, defaults, launch)
-    set_versions(run, versions, f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows")
-    set_model(run)
-    if run.arguments.is_on("use_kt"):
-        builder.assumed("model", None, "KTransformers keeps the experts in main memory, which is not estimated")
-    if _trains(run.arguments):
-        _read_training(run)
-    else:
-        read_inference(run)
-    reading.problems = _key_problems(run) + reading.problems
-    return reading
+    optimizer = default_of(transformers.DEFAULTS, release, "optim", DEFAULTS["optim"])
+    reader.launched({**DEFAULTS, "optim": optimizer}, by_accelerate=_trains(reader.keys))
+    note = f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows"
+    reader.versions(versions, project.versions, note)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = _key_problems(document)
+    return reader.reading
 
 
-def _key_problems(run: Run) -> list[Problem]:
+def _key_problems(document: Document) -> list[Problem]:
     """Unknown, mistyped and removed keys; beside Megatron's arguments only what looks like a misspelt key."""
-    problems = key_problems(run.builder.document, NAME)
-    if not is_megatron(run.arguments):
+    problems = key_problems(document, NAME)
+    if not is_megatron(document.root):
         return problems
     return [item for item in problems if item.kind != "unknown-key" or item.values["suggestion"]]
 
@@ -121,142 +113,241 @@ def _trains(arguments: Arguments) -> bool:
     )
 
 
-def _read_training(run: Run) -> None:
-    builder = run.builder
-    builder.derived("kind", "training", "a training run")
-    objective = _set_objective(run)
-    set_batch(run)
-    set_precision(run)
-    _set_float8(run)
-    set_method(run)
-    set_base(run)
-    set_optimizer(run)
-    set_low_rank(run)
-    _set_checkpointing(run)
-    _set_attention(run)
-    set_compile(run)
-    _set_loss(run, objective)
-    _set_lengths(run, objective)
-    image_inputs.at_most(run, "image_max_pixels", default(NAME, "image_max_pixels"))
-    set_rl(run, objective)
-    measured, generated = run.arguments.flag("compute_accuracy"), run.arguments.flag("predict_with_generate")
-    accuracy = bool(measured and measured.value) and not (generated and generated.value)
-    set_evaluation(run, metrics=accuracy, trainers=())
-    set_sharding(run, run.launch)
-    if (given := run.arguments.flag("use_unsloth")) and given.value:
-        set_unsloth(run, given, UNSLOTH, "offload")
-    if is_megatron(run.arguments):
-        set_megatron(run)
-    settle(builder, run.arguments)
+def _set_kind(reader: Reader) -> None:
+    trains = _trains(reader.keys)
+    note = "a training run" if trains else "nothing is trained"
+    reader.derived("kind", "training" if trains else "inference", note)
+    if reader.on("use_kt"):
+        reader.assumed("model", None, "KTransformers keeps the experts in main memory, which is not estimated")
 
 
-def _set_float8(run: Run) -> None:
-    """`fp8` with torchao's linear layers, or Transformer Engine's where `fp8_backend` says so."""
-    given = run.arguments.flag("fp8")
-    if given and given.value:
-        backend = run.arguments.text("fp8_backend")
-        engine = backend is not None and backend.value.lower() in ("te", "transformer_engine")
-        run.put("precision.compute", given, "float8-te" if engine else "float8")
-    else:
-        run.builder.default("precision.compute", None)
+def _is_trained(job: Job) -> bool:
+    return not infers(job)
 
 
-def _set_objective(run: Run) -> str:
-    stage = run.arguments.text("stage")
-    loss = run.arguments.text("pref_loss")
+def _set_objective(reader: Reader) -> None:
+    stage, loss = reader.given(TEXT, "stage"), reader.given(TEXT, "pref_loss")
     if stage and stage.value == "dpo" and loss and loss.value in ("orpo", "simpo"):
-        run.put("objective", loss)
-        return str(loss.value)
-    if stage and stage.value in _STAGES:
-        run.put("objective", stage, _STAGES[stage.value])
-        return _STAGES[stage.value]
-    run.builder.default("objective", "sft")
-    return "sft"
+        reader.set("objective", loss)
+    elif stage and stage.value in _STAGES:
+        reader.set("objective", stage, _STAGES[stage.value])
+    else:
+        reader.default("objective", "sft")
 
 
-def _set_checkpointing(run: Run) -> None:
+def _set_float8(reader: Reader) -> None:
+    """`fp8` with torchao's linear layers, or Transformer Engine's where `fp8_backend` says so."""
+    given = reader.on("fp8")
+    engine = reader.value(TEXT, "fp8_backend", default="").lower() in ("te", "transformer_engine")
+    reader.set("precision.compute", given, None if given is None else "float8-te" if engine else "float8")
+
+
+def _set_checkpointing(reader: Reader) -> None:
     """On unless `disable_gradient_checkpointing`; HF's own key cannot turn it off (`checkpointing.py`)."""
-    off = run.arguments.flag("disable_gradient_checkpointing")
-    offload = run.arguments.flag("use_unsloth_gc")
-    hf = run.arguments.flag("gradient_checkpointing", "activation_checkpointing")
-    if off and off.value and hf and hf.value:
-        run.put("activation_checkpointing", hf, "full")
+    field, off = "activation_checkpointing", reader.given(FLAG, "disable_gradient_checkpointing")
+    own = reader.on("gradient_checkpointing", "activation_checkpointing")
+    offload = reader.on("use_unsloth_gc")
+    if off and off.value and own:
+        reader.set(field, own, "full")
     elif off:
-        run.put("activation_checkpointing", off, "none" if off.value else "full")
-    elif offload and offload.value:
-        run.put("activation_checkpointing", offload, "offload")
+        reader.set(field, off, "none" if off.value else "full")
     else:
-        run.builder.default("activation_checkpointing", "full")
-    reentrant = run.arguments.flag("use_reentrant_gc")
-    if reentrant:
-        run.put("reentrant", reentrant)
-    else:
-        run.builder.default("reentrant", True)
+        reader.set(field, offload, "offload" if offload else "full")
 
 
-def _set_attention(run: Run) -> None:
-    given = run.arguments.text("flash_attn")
-    if given and given.value in ATTENTION:
-        run.put("attention", given, ATTENTION[given.value])
-    elif given:
-        run.put("attention", given, "sdpa", "auto: what the model prefers")
-    elif switch := run.arguments.flag("flash_attn"):
-        run.put("attention", switch, "flash_attention_2" if switch.value else "eager", "a switch up to 0.6.3")
-    else:
-        version = _version(run)
-        kernel = default_of(llamafactory.DEFAULTS, version, "attention", run.defaults["attention"])
-        run.builder.default("attention", kernel, f"flash_attn: default of llamafactory {version}")
+def _usual(name: str, key: str, newest: Any) -> Callable[[Reader], Default]:
+    """The default of the release that is stated, else of the program's."""
+
+    def source(reader: Reader) -> Default:
+        version = reader.job.versions[NAME]
+        start = f"{key}: " if key else ""
+        return Default(
+            default_of(llamafactory.DEFAULTS, version, name, newest), f"{start}default of llamafactory {version}"
+        )
+
+    return source
 
 
-def _version(run: Run) -> str:
-    """The release that is stated, else that of the program."""
-    return run.builder.job.versions[NAME]
+def _set_smoothing(reader: Reader) -> None:
+    smooths(run_of(reader), reader.job.objective)
 
 
-def _set_loss(run: Run, objective: str) -> None:
-    """Liger fuses the head and the loss only where nobody asks for logits: stages pt and sft (`liger_kernel.py`)."""
-    liger = run.arguments.flag("enable_liger_kernel", "use_liger_kernel")
-    if liger:
-        run.put("liger_kernels", liger)
-    else:
-        run.builder.default("liger_kernels", False)
-    if smooths(run, objective):
-        return
-    if liger and liger.value and objective in ("sft", "pretrain"):
-        run.put("loss.kernel", liger, "liger")
-    else:
-        run.builder.default("loss.kernel", "torch")
-    if objective in ("dpo", "kto", "orpo", "simpo"):
-        note = "the log-softmax of all logits in float32 (train/trainer_utils.py `get_batch_logps`)"
-        run.builder.derived("loss.log_softmax", "float32", note, "objective")
-    if objective == "reward":
-        note = "TRL's value head stands beside lm_head, whose logits are made all the same"
-        run.builder.derived("loss.logits_unused", True, note, "objective")
+def _compares(job: Job) -> bool:
+    return job.objective in ("dpo", "kto", "orpo", "simpo")
 
 
-def _set_lengths(run: Run, objective: str) -> None:
-    """`cutoff_len`, one less when packed, and packing, which is on by itself only for stage pt (`data_args.py`)."""
-    packing = run.arguments.flag("packing")
-    neat = run.arguments.flag("neat_packing")
-    if neat and neat.value:
-        run.put("packing", neat)
-    elif packing:
-        run.put("packing", packing)
-    elif objective == "pretrain":
-        run.builder.derived("packing", True, f"stage pt packs: default of {UPSTREAM}", "objective")
-    else:
-        run.builder.default("packing", False)
-    given = run.arguments.integer("cutoff_len", least=1)
-    if given:
-        run.put("sequence_length", given)
-    else:
-        version = _version(run)
-        length = default_of(llamafactory.DEFAULTS, version, "cutoff_len", run.defaults["cutoff_len"])
-        run.builder.default("sequence_length", length, f"default of llamafactory {version}")
-    run.builder.default("padded", False, "rows are padded to the longest of a batch")
+def _is_plain(job: Job) -> bool:
+    return job.objective in ("sft", "pretrain")
 
 
-describe, edits = written_by("llamafactory.edits")
+_LIGER = ("enable_liger_kernel", "use_liger_kernel")
+
+_KERNELS = (
+    Key("attention", "flash_attn", FLASH, other=Written("sdpa", "auto: what the model prefers")),
+    Key(
+        "attention", "flash_attn", FLAG, _usual("attention", "flash_attn", DEFAULTS["attention"]),
+        {True: "flash_attention_2", False: "eager"}, NEVER, note="a switch up to 0.6.3",
+    ),
+    as_step(set_compile),
+    Key("liger_kernels", _LIGER, FLAG, default=False, back=NEVER),
+    _set_smoothing,
+    Key("loss.kernel", _LIGER, FLAG, to={True: "liger"}, when=_is_plain),
+    Fixed("loss.kernel", "torch"),
+    Fixed(
+        "loss.log_softmax",
+        Derived(
+            "float32", "the log-softmax of all logits in float32 (train/trainer_utils.py `get_batch_logps`)",
+            "objective",
+        ),
+        when=_compares,
+    ),
+    Fixed(
+        "loss.logits_unused",
+        Derived(True, "TRL's value head stands beside lm_head, whose logits are made all the same", "objective"),
+        when=lambda job: job.objective == "reward",
+    ),
+)  # fmt: skip
+"""Liger fuses the head and the loss only where nobody asks for logits: stages pt and sft (`liger_kernel.py`)."""
+
+_LENGTHS = (
+    Key("packing", "neat_packing", FLAG, to={True: True}, back=NEVER),
+    Key(
+        "packing", "packing", FLAG,
+        lambda reader: Derived(True, f"stage pt packs: default of {UPSTREAM}", "objective")
+        if reader.job.objective == "pretrain" else False,
+    ),
+    Key("sequence_length", "cutoff_len", POSITIVE, _usual("cutoff_len", "", DEFAULTS["cutoff_len"])),
+    Fixed("padded", Default(False, "rows are padded to the longest of a batch")),
+)  # fmt: skip
+"""`cutoff_len`, one less when packed, and packing, which is on by itself only for stage pt (`data_args.py`)."""
 
 
-FORMAT = Format(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, describe, edits)
+def _set_evaluation(reader: Reader) -> None:
+    accuracy = reader.on("compute_accuracy") is not None and reader.on("predict_with_generate") is None
+    set_evaluation(run_of(reader), metrics=accuracy, trainers=())
+
+
+def _set_sharding(reader: Reader) -> None:
+    run = run_of(reader)
+    set_sharding(run, run.launch)
+    if given := reader.on("use_unsloth"):
+        set_unsloth(run, given, UNSLOTH, "offload")
+
+
+_DEEPSPEED_FILES = {
+    (0, False): "examples/deepspeed/ds_z0_config.json",
+    (2, False): "examples/deepspeed/ds_z2_config.json",
+    (2, True): "examples/deepspeed/ds_z2_offload_config.json",
+    (3, False): "examples/deepspeed/ds_z3_config.json",
+    (3, True): "examples/deepspeed/ds_z3_offload_config.json",
+}
+"""(stage, offload) -> the file LLaMA-Factory ships; stage 3 with offload offloads optimizer and parameters."""
+
+
+def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """A shipped DeepSpeed file; keys of the mapping where the file holds one."""
+    root, job = reading.config.root, reading.job
+    entry = root.entry("deepspeed")
+    if is_megatron(root):
+        return None
+    if entry is not None and entry.value.is_mapping:
+        return zero_keys(root, "deepspeed", changes)
+    after = job.with_changes(changes)
+    devices = {after.get(path) for path in OFFLOADS}
+    stage = after.get(f"{ZERO}stage")
+    file = _DEEPSPEED_FILES.get((stage, "cpu" in devices))
+    if file is None or "nvme" in devices or job.method == "freeze" or not chooses_file(changes):
+        return None
+    pure = {"pure_bf16": None, "bf16": True} if stage == 3 and root.get("pure_bf16") else {}
+    return {"deepspeed": file, "fsdp": None, "fsdp_config": None, **pure}
+
+
+def _checkpointing(reading: Reading, value: str) -> Keys | None:
+    if is_megatron(reading.config.root):
+        return {"recompute_granularity": value if value == "full" else None} if value != "offload" else None
+    if value == "none":
+        return {"disable_gradient_checkpointing": True, "gradient_checkpointing": None, "use_unsloth_gc": None}
+    offload = {"full": None, "offload": True}
+    return {"disable_gradient_checkpointing": None, "use_unsloth_gc": offload[value]} if value in offload else None
+
+
+def _dtype(reading: Reading, value: str) -> Keys | None:
+    """Trainable weights stay 16-bit only with `pure_bf16`, which ZeRO-3 refuses."""
+    job = reading.job
+    zero3 = job.parallelism.zero is not None and job.parallelism.zero.stage == 3
+    if value != "bfloat16" or zero3 or job.method != "full" or is_megatron(reading.config.root):
+        return None
+    return {"pure_bf16": True, "bf16": None, "fp16": None}
+
+
+def _autocast(reading: Reading, value: str | None) -> Keys | None:
+    if reading.job.precision.master_weights or reading.config.root.get("pure_bf16") is not None:
+        return None
+    return {"fp16": True, "bf16": None} if value == "float16" else {"bf16": True if value else None, "fp16": None}
+
+
+def _optimizer(_reading: Reading, value: str) -> Keys:
+    """`optim`, in whose place no switch puts another."""
+    switches = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
+    return {"optim": value, **dict.fromkeys(switches)}
+
+
+def _sharding(reading: Reading, value: str) -> Keys | None:
+    """FSDP as TrainingArguments take it; quantised weights go through accelerate's FSDP only."""
+    whole = value == "full_shard" and reading.job.weights.quantization is None
+    return (
+        {"fsdp": "full_shard auto_wrap", "deepspeed": None} if whole and not is_megatron(reading.config.root) else None
+    )
+
+
+def _offload(reading: Reading, value: bool) -> Keys | None:
+    return trainer_offload(reading.config.root, reading.job.versions.get("transformers", ""), value)
+
+
+def _evaluation(reading: Reading, value: int) -> Keys | None:
+    return {"per_device_eval_batch_size": value} if reading.job.evaluation.micro_batch_size else None
+
+
+TABLE = Table(
+    (
+        _set_kind,
+        model("model_name_or_path"),
+        *INFERENCE,
+        *only(
+            _is_trained,
+            _set_objective,
+            *BATCH,
+            as_step(set_precision),
+            _set_float8,
+            *METHOD,
+            as_step(set_optimizer),
+            set_low_rank,
+            _set_checkpointing,
+            Key("reentrant", "use_reentrant_gc", FLAG, default=True, back=NEVER),
+            *_KERNELS,
+            *_LENGTHS,
+            lambda reader: image_inputs.at_most(run_of(reader), "image_max_pixels", default(NAME, "image_max_pixels")),
+            *RL,
+            _set_evaluation,
+            _set_sharding,
+            set_megatron,
+            lambda reader: settle(reader, reader.keys),
+        ),
+    ),
+    says={
+        "activation_checkpointing": _checkpointing,
+        "weights.dtype": _dtype,
+        "precision.autocast": _autocast,
+        "optimizer.name": _optimizer,
+        "evaluation.micro_batch_size": _evaluation,
+        "parallelism.fsdp.sharding": _sharding,
+        "parallelism.fsdp.offload": _offload,
+    },
+    together={("method", "weights.quantization.method", "adapter.r"): method_keys},
+    zero=_zero,
+    refuses=lambda reading, changes: infers(reading.job) and any(not path.startswith("inference.") for path in changes),
+)
+
+describe, edits = writer(lambda reading, changes: wanted_keys(TABLE, reading, changes))
+
+FORMAT = Format(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, describe, edits, table=TABLE)

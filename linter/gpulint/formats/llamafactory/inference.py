@@ -9,142 +9,126 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...upstream import llamafactory
-from ...upstream.behaviour import default_of
-from ..hf_trainer.training_arguments import ATTENTION
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import by_release
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, only
+from ..core.bindings.spelling import DTYPES, attention, dtype
+from ..core.world_size import set_hardware
 
 if TYPE_CHECKING:
-    from ..hf_trainer.training_arguments import Run
+    from collections.abc import Callable
 
-DTYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float32"}
+    from ...job.job import Job
+    from ..core.bindings.reader import Reader
+    from ..core.bindings.rows import Row
 
+UPSTREAM = "llamafactory 0.9.5"
 
-def read_inference(run: Run) -> None:
-    """Fill an inference Job. An export on the CPU (the default) gets no engine that uses a GPU."""
-    builder, arguments = run.builder, run.arguments
-    builder.derived("kind", "inference", "nothing is trained")
-    builder.derived("objective", "sft", "nothing is trained")
-    _set_hardware(run)
-    _set_weights(run)
-    backend = arguments.text("infer_backend")
-    export = arguments.text("export_dir")
-    device = arguments.text("export_device")
-    if export and (device is None or device.value == "cpu"):
-        if device:
-            run.put("inference.engine", device, "cpu", "the export runs on the CPU")
-        else:
-            builder.default("inference.engine", "cpu", f"export_device cpu: default of {builder.upstream}")
-        return
-    if backend and backend.value in ("vllm", "sglang"):
-        run.put("inference.engine", backend)
-        _set_engine(run, backend.value)
-        return
-    if backend:
-        run.put("inference.engine", backend, "transformers")
-    else:
-        builder.default("inference.engine", "transformers")
-    _set_generation(run)
+FLASH = attention(
+    refuses={"flex", "flex_attention", "xformers", "sage", "te"},
+    written={"flash_attention_2": "fa2", "flash_attention_3": "fa3", "eager": "disabled"},
+)
+"""`flash_attn`."""
 
 
-def _set_hardware(run: Run) -> None:
-    from ..core.world_size import set_hardware
-
-    set_hardware(run.builder, run.project, None, sharded=False)
-    run.builder.default("parallelism.pipeline", 1)
-    backend = run.arguments.text("infer_backend")
-    if backend and backend.value == "vllm":
-        gpus = run.builder.job.hardware.gpus or 1
-        run.builder.derived("parallelism.tensor", gpus, "all visible GPUs", "hardware.gpus")
-    else:
-        run.builder.default("parallelism.tensor", 1)
+def infers(job: Job) -> bool:
+    """Whether nothing is trained."""
+    return job.kind == "inference"
 
 
-def _set_weights(run: Run) -> None:
-    builder, arguments = run.builder, run.arguments
-    given = arguments.text("infer_dtype")
-    if given and given.value in DTYPES:
-        run.put("weights.dtype", given, DTYPES[given.value])
-    else:
-        builder.default("weights.dtype", None, f"the checkpoint's own: default of {builder.upstream}")
-    bits = arguments.integer("quantization_bit", least=1)
-    if bits and bits.value in (4, 8):
-        run.put("weights.quantization.method", bits, "bnb-nf4" if bits.value == 4 else "bnb-int8")
-        run.put("weights.quantization.bits", bits)
-        if bits.value == 4:
-            builder.default("weights.quantization.double_quant", True)
-    else:
-        builder.default("weights.quantization", None)
-    attention = arguments.text("flash_attn")
-    if attention and attention.value in ATTENTION:
-        run.put("attention", attention, ATTENTION[attention.value])
-    else:
-        builder.default("attention", "sdpa")
+def _runs(name: str) -> Callable[[Job], bool]:
+    return lambda job: infers(job) and job.inference is not None and job.inference.engine == name
 
 
-def _set_engine(run: Run, engine: str) -> None:
-    builder, arguments = run.builder, run.arguments
-    builder.default("inference.version", "0.11.0" if engine == "vllm" else None, "the newest that it allows")
-    length = arguments.integer(f"{engine}_maxlen", least=1)
-    if length:
-        run.put("inference.max_model_len", length)
-    else:
-        version = run.project.versions.get("llamafactory", "") if engine == "vllm" else ""
-        builder.default("inference.max_model_len", default_of(llamafactory.DEFAULTS, version, "vllm_maxlen", 4096))
-    share = arguments.number("vllm_gpu_util" if engine == "vllm" else "sglang_mem_fraction")
-    if share:
-        run.put("inference.gpu_memory_utilization", share)
-    else:
-        version = run.project.versions.get("llamafactory", "") if engine == "vllm" else ""
-        usual = default_of(llamafactory.DEFAULTS, version, "vllm_gpu_util", 0.7)
-        builder.default("inference.gpu_memory_utilization", usual)
-    eager = arguments.flag("vllm_enforce_eager")
-    if eager:
-        run.put("inference.enforce_eager", eager)
-    else:
-        builder.default("inference.enforce_eager", False)
-    adapter = arguments.text("adapter_name_or_path")
-    if adapter:
-        run.put("inference.enable_lora", adapter, value=True)
-    else:
-        builder.default("inference.enable_lora", False)
-    rank = arguments.integer("vllm_max_lora_rank", least=1)
-    if rank:
-        run.put("inference.max_lora_rank", rank)
-    else:
-        builder.default("inference.max_lora_rank", 32)
-    builder.default("inference.kv_cache_dtype", "auto")
-    for name in ("max_num_seqs", "max_num_batched_tokens"):
-        builder.default(f"inference.{name}", None, f"{engine}'s own default")
-    options = arguments.mapping("vllm_config") if engine == "vllm" else arguments.mapping("sglang_config")
-    for path, given in (
-        ("inference.kv_cache_dtype", options.text("kv_cache_dtype")),
-        ("inference.max_num_seqs", options.integer("max_num_seqs", "max_running_requests", least=1)),
-        ("inference.max_num_batched_tokens", options.integer("max_num_batched_tokens", least=1)),
-    ):
-        if given:
-            run.put(path, given)
+def _set_engine(reader: Reader) -> None:
+    """An export on the CPU (the default) gets no engine that uses a GPU."""
+    device = reader.given(TEXT, "export_device")
+    if reader.given(TEXT, "export_dir") and (device is None or device.value == "cpu"):
+        usual = f"export_device cpu: default of {UPSTREAM}"
+        reader.set("inference.engine", device, "cpu", "the export runs on the CPU" if device else usual)
 
 
-def _set_generation(run: Run) -> None:
-    """Generation with Transformers: one chat at a time, or the batch of an evaluation or prediction."""
-    builder, arguments = run.builder, run.arguments
-    batch = arguments.integer("batch_size", "per_device_eval_batch_size", least=1)
-    if batch:
-        run.put("inference.batch_size", batch)
-    elif "task" in arguments:
-        builder.default("inference.batch_size", 4)
-    elif "do_predict" in arguments or "do_eval" in arguments:
-        builder.default("inference.batch_size", 8)
-    else:
-        builder.derived("inference.batch_size", 1, "one conversation at a time")
-    prompt = arguments.integer("cutoff_len", least=1)
-    if prompt:
-        run.put("inference.prompt_length", prompt)
-    else:
-        builder.default("inference.prompt_length", 2048, f"cutoff_len: default of {builder.upstream}")
-    tokens = arguments.integer("max_new_tokens", least=1)
-    if "task" in arguments:
-        builder.derived("inference.new_tokens", 1, "one answer token a question")
-    elif tokens:
-        run.put("inference.new_tokens", tokens)
-    else:
-        builder.default("inference.new_tokens", 1024)
+def _batch(reader: Reader) -> int | Derived:
+    """The batch of an evaluation or prediction, or one chat at a time."""
+    if "task" in reader.keys:
+        return 4
+    predicts = "do_predict" in reader.keys or "do_eval" in reader.keys
+    return 8 if predicts else Derived(1, "one conversation at a time")
+
+
+def _set_answer(reader: Reader) -> None:
+    if "task" in reader.keys:
+        reader.derived("inference.new_tokens", 1, "one answer token a question")
+
+
+def _server(engine: str, *, length: str, share: str, batch: str, version: str | None) -> tuple[Row, ...]:
+    """What an engine of its own is given; the arguments are its keys. Only vLLM's defaults and words are known."""
+    options, usual, vllm = f"{engine}_config", Default(None, f"{engine}'s own default"), engine == "vllm"
+    back = None if vllm else NEVER
+    rows = (
+        Fixed("inference.version", Default(version, "the newest that it allows")),
+        Key(
+            "inference.max_model_len", length, POSITIVE,
+            by_release(llamafactory.DEFAULTS, "vllm_maxlen", 4096) if vllm else 4096, back=back,
+        ),
+        Key(
+            "inference.gpu_memory_utilization", share, NUMBER,
+            by_release(llamafactory.DEFAULTS, "vllm_gpu_util", 0.7) if vllm else 0.7, back=back,
+        ),
+        Key("inference.enforce_eager", "vllm_enforce_eager", FLAG, default=False, back=back),
+        Key("inference.enable_lora", "adapter_name_or_path", TEXT, False, lambda *_: True, NEVER),
+        Key("inference.max_lora_rank", "vllm_max_lora_rank", POSITIVE, 32, back=NEVER),
+        Key("inference.kv_cache_dtype", f"{options}.kv_cache_dtype", TEXT, "auto", back=back),
+        Key("inference.max_num_seqs", f"{options}.{batch}", POSITIVE, usual, back=back),
+        Key("inference.max_num_batched_tokens", f"{options}.max_num_batched_tokens", POSITIVE, usual, back=back),
+    )  # fmt: skip
+    return only(_runs(engine), *rows)
+
+
+INFERENCE = (
+    *only(
+        infers,
+        Fixed("objective", Derived("sft", "nothing is trained")),
+        lambda reader: set_hardware(reader, reader.project, None, sharded=False),
+        _set_engine,
+        Key(
+            "inference.engine", "infer_backend", TEXT, "transformers", {"vllm": "vllm", "sglang": "sglang"}, NEVER,
+            other="transformers",
+        ),
+        Fixed(
+            "parallelism.tensor",
+            lambda reader: Derived(reader.job.hardware.gpus or 1, "all visible GPUs", "hardware.gpus"),
+            when=_runs("vllm"),
+        ),
+        Fixed("parallelism.tensor", 1),
+        Fixed("parallelism.pipeline", 1),
+        Key(
+            "weights.dtype", "infer_dtype", dtype(refuses=DTYPES.keys() - {"float16", "bfloat16", "float32"}),
+            Default(None, f"the checkpoint's own: default of {UPSTREAM}"), back=NEVER,
+        ),
+        Key(
+            "weights.quantization.method", "quantization_bit", POSITIVE, to={4: "bnb-nf4", 8: "bnb-int8"}, back=NEVER,
+        ),
+        Key("weights.quantization.bits", "quantization_bit", POSITIVE, to={4: 4, 8: 8}, back=NEVER),
+        Fixed(
+            "weights.quantization.double_quant", True,
+            when=lambda job: infers(job) and job.get("weights.quantization.bits") == 4,
+        ),
+        Fixed("weights.quantization", None),
+        Key("attention", "flash_attn", FLASH, "sdpa", back=NEVER),
+    ),
+    *_server("vllm", length="vllm_maxlen", share="vllm_gpu_util", batch="max_num_seqs", version="0.11.0"),
+    *_server(
+        "sglang", length="sglang_maxlen", share="sglang_mem_fraction", batch="max_running_requests", version=None
+    ),
+    *only(
+        _runs("transformers"),
+        Key("inference.batch_size", ("batch_size", "per_device_eval_batch_size"), POSITIVE, _batch, back=NEVER),
+        Key(
+            "inference.prompt_length", "cutoff_len", POSITIVE,
+            Default(2048, f"cutoff_len: default of {UPSTREAM}"), back=NEVER,
+        ),
+        _set_answer,
+        Key("inference.new_tokens", "max_new_tokens", POSITIVE, 1024, back=NEVER),
+    ),
+)  # fmt: skip

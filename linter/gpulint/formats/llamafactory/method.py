@@ -6,277 +6,282 @@ Facts from llamafactory 0.9.5 (`model/loader.py`, `model/adapter.py`, `model/mod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...upstream.llamafactory import STORED_DTYPE
+from ..core import references
+from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WORDS, Unsaid
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Written, only
 from ..core.model_facts import find_model
 from ..hf_trainer.peft_types import FACTORY, set_tuner
+from ..hf_trainer.trainer_reader import run_of
 from ..hf_trainer.training_arguments import mixed_precision
+from .inference import UPSTREAM
 
 if TYPE_CHECKING:
-    from ..core.arguments import Given
-    from ..hf_trainer.training_arguments import Run
+    from ...job.job import Job
+    from ..core.bindings.reader import Reader
+    from ..core.format import Reading
+    from ..core.key_changes import Keys
 
 _TOWERS = {"vision": ("vision", "audio"), "projector": ("projector",)}
 
 
-def set_method(run: Run) -> None:
-    """`finetuning_type`: lora unless stated; QLoRA is lora with `quantization_bit`."""
-    given = run.arguments.text("finetuning_type")
-    if given:
-        run.put("method", given)
-    else:
-        run.builder.default("method", "lora")
-    _set_quantization(run)
-    _set_adapter(run)
-    _set_trainable(run)
+def _bits(job: Job) -> float | None:
+    packed = job.weights.quantization
+    return packed.bits if packed is not None else None
 
 
-def _set_quantization(run: Run) -> None:
-    """`quantization_bit` with bitsandbytes (nf4, double quantised, stored in the compute dtype), HQQ or EETQ."""
-    bits = run.arguments.integer("quantization_bit", least=1)
-    if bits is None:
-        run.builder.default("weights.quantization", None)
-        return
-    method = run.arguments.text("quantization_method")
-    name = {"bitsandbytes": "bnb"}.get(method.value, method.value) if method else "bnb"
-    if name == "bnb" and bits.value == 4:
-        kind = run.arguments.text("quantization_type")
-        if kind and kind.value in ("nf4", "fp4"):
-            run.put("weights.quantization.method", kind, f"bnb-{kind.value}")
-        else:
-            run.put("weights.quantization.method", bits, "bnb-nf4", f"nf4: default of {run.builder.upstream}")
-        double = run.arguments.flag("double_quantization")
-        if double:
-            run.put("weights.quantization.double_quant", double)
-        else:
-            run.builder.default("weights.quantization.double_quant", True)
-        dtype, _ = _compute_dtype(run)
-        note = "packed weights are stored in the compute dtype"
-        run.builder.derived("weights.quantization.storage_dtype", dtype or "bfloat16", note, "precision.autocast")
-    elif name == "bnb":
-        run.put("weights.quantization.method", bits, "bnb-int8")
-    else:
-        assert method is not None
-        run.put("weights.quantization.method", method)
-    run.put("weights.quantization.bits", bits)
+def _is_four_bit(job: Job) -> bool:
+    return _bits(job) == 4 and job.get("weights.quantization.method") in ("bnb-nf4", "bnb-fp4")
 
 
-def _compute_dtype(run: Run) -> tuple[str | None, Given | None]:
-    pure = run.arguments.flag("pure_bf16")
-    if pure and pure.value:
-        return "bfloat16", pure
-    return mixed_precision(run)
+def _bitsandbytes(bits: int, _job: Job) -> Any:
+    return Written("bnb-nf4", f"nf4: default of {UPSTREAM}") if bits == 4 else "bnb-int8"
 
 
-def _set_adapter(run: Run) -> None:
-    builder, arguments = run.builder, run.arguments
-    if builder.job.method not in ("lora", "oft"):
-        builder.derived("adapter", None, "no adapter", "method")
-        return
-    dora = arguments.flag("use_dora")
-    if dora and dora.value:
-        run.put("adapter.type", dora, "dora")
-    else:
-        builder.derived("adapter.type", builder.job.method, "no DoRA", "method")
-    rank = arguments.integer("lora_rank", least=1)
-    if rank:
-        run.put("adapter.r", rank)
-    else:
-        builder.default("adapter.r", 8)
-    alpha = arguments.number("lora_alpha")
-    if alpha:
-        run.put("adapter.alpha", alpha)
-    else:
-        builder.derived("adapter.alpha", 2 * builder.job.get("adapter.r"), "twice the rank", "adapter.r")
-    dropout = arguments.number("lora_dropout")
-    if dropout:
-        run.put("adapter.dropout", dropout)
-    else:
-        builder.default("adapter.dropout", 0.0)
-    targets = arguments.words("oft_target" if builder.job.method == "oft" else "lora_target")
-    if targets and targets.value != ["all"]:
-        run.put("adapter.targets", targets)
-    elif targets:
-        run.put("adapter.targets", targets, "all-linear")
-    else:
-        builder.default("adapter.targets", "all-linear")
-    _set_saved_modules(run)
-    builder.default("adapter.prepare_kbit", False)
-    kind = arguments.text("finetuning_type")
-    if kind and builder.job.method == "oft":
-        set_tuner(run, kind, FACTORY)
+def _stored(reader: Reader) -> Derived:
+    dtype = "bfloat16" if reader.on("pure_bf16") else mixed_precision(run_of(reader))[0]
+    note = "packed weights are stored in the compute dtype"
+    return Derived(dtype or "bfloat16", note, "precision.autocast")
 
 
-def _set_saved_modules(run: Run) -> None:
-    """`additional_target`; with new tokens LLaMA-Factory trains embeddings and head by itself (`adapter.py`)."""
-    saved = run.arguments.words("additional_target")
-    grows = next(
-        (
-            given
-            for key in ("resize_vocab", "add_tokens", "add_special_tokens", "new_special_tokens_config")
-            if (given := run.arguments.raw(key)) and given.value
+_QUANTIZATION = (
+    Key("weights.quantization.bits", "quantization_bit", POSITIVE, back=NEVER),
+    *only(
+        lambda job: _bits(job) is not None,
+        Key(
+            "weights.quantization.method", "quantization_method", TEXT, back=NEVER,
+            to=lambda name, _: Unsaid.OTHER if name in ("bitsandbytes", "bnb") else name,
         ),
-        None,
-    )
-    if saved:
-        run.put("adapter.modules_to_save", saved)
-    elif grows:
-        note = "a resized vocabulary makes embeddings and head trainable"
-        run.put("adapter.modules_to_save", grows, ["embed_tokens", "lm_head"], note)
-    else:
-        run.builder.default("adapter.modules_to_save", [])
+        Key(
+            "weights.quantization.method", "quantization_type", TEXT, to={"nf4": "bnb-nf4", "fp4": "bnb-fp4"},
+            back=NEVER, when=lambda job: _bits(job) == 4,
+        ),
+        Key("weights.quantization.method", "quantization_bit", POSITIVE, to=_bitsandbytes, back=NEVER),
+    ),
+    *only(
+        _is_four_bit,
+        Key("weights.quantization.double_quant", "double_quantization", FLAG, default=True, back=NEVER),
+        Fixed("weights.quantization.storage_dtype", _stored),
+    ),
+    Fixed("weights.quantization", None),
+)  # fmt: skip
+"""`quantization_bit` with bitsandbytes (nf4, double quantised, stored in the compute dtype), HQQ or EETQ."""
 
 
-def _set_trainable(run: Run) -> None:
+def _adapts(job: Job) -> bool:
+    return job.method in ("lora", "oft")
+
+
+def _targets(key: str, method: str) -> Key:
+    return Key(
+        "adapter.targets", key, WORDS, "all-linear", lambda names, _: "all-linear" if names == ["all"] else names,
+        NEVER, when=lambda job: job.method == method,
+    )  # fmt: skip
+
+
+def _grown(key: str) -> Key:
+    return Key(
+        "adapter.modules_to_save", key, ANYTHING, back=NEVER,
+        to=lambda said, _: ["embed_tokens", "lm_head"] if said else Unsaid.OTHER,
+        note="a resized vocabulary makes embeddings and head trainable",
+    )  # fmt: skip
+
+
+def _set_oft(reader: Reader) -> None:
+    kind = reader.given(TEXT, "finetuning_type")
+    if kind and reader.job.method == "oft":
+        set_tuner(run_of(reader), kind, FACTORY)
+
+
+_ADAPTER = (
+    Fixed("adapter", Derived(None, "no adapter", "method"), when=lambda job: not _adapts(job)),
+    *only(
+        _adapts,
+        Key("adapter.type", "use_dora", FLAG, to={True: "dora"}, back=NEVER),
+        Fixed("adapter.type", lambda reader: Derived(reader.job.method, "no DoRA", "method")),
+        Key("adapter.r", "lora_rank", POSITIVE, 8, back=NEVER),
+        Key(
+            "adapter.alpha", "lora_alpha", NUMBER, back=NEVER,
+            default=lambda reader: Derived(2 * reader.job.get("adapter.r"), "twice the rank", "adapter.r"),
+        ),
+        Key("adapter.dropout", "lora_dropout", NUMBER, 0.0, back=NEVER),
+        _targets("oft_target", "oft"),
+        _targets("lora_target", "lora"),
+        Key("adapter.modules_to_save", "additional_target", WORDS, back=NEVER),
+        *map(_grown, ("resize_vocab", "add_tokens", "add_special_tokens", "new_special_tokens_config")),
+        Fixed("adapter.modules_to_save", []),
+        Fixed("adapter.prepare_kbit", False),
+        _set_oft,
+    ),
+)  # fmt: skip
+"""With new tokens LLaMA-Factory trains embeddings and head by itself (`adapter.py`)."""
+
+
+def _set_trainable(reader: Reader) -> None:
     """Patterns of what is trained: the last or first layers for `freeze`; not the towers of a multimodal model.
 
     A full fine-tune of a multimodal model leaves vision tower and projector frozen unless told otherwise.
     """
-    builder, arguments = run.builder, run.arguments
-    method = builder.job.method
+    method = reader.job.method
     if method not in ("full", "freeze"):
-        builder.derived("trainable", None, "the adapter alone", "method")
+        reader.derived("trainable", None, "the adapter alone", "method")
         return
-    model = find_model(builder.job.model, builder.document.path, run.project.root)
+    model = find_model(reader.job.model, reader.document.path, reader.project.root)
     if method == "freeze":
-        layers = model.shape.layers if model is not None else None
-        given = arguments.integer("freeze_trainable_layers")
-        count = given.value if given else 2
-        patterns = _layer_patterns(run, layers, count)
-        if given:
-            run.put("trainable", given, patterns)
-        else:
-            builder.default("trainable", patterns, f"the last 2 layers: default of {builder.upstream}")
+        given = reader.given(INTEGER, "freeze_trainable_layers")
+        patterns = _layer_patterns(
+            reader, model.shape.layers if model is not None else None, given.value if given else 2
+        )
+        reader.set("trainable", given, patterns, "" if given else f"the last 2 layers: default of {UPSTREAM}")
         return
     frozen = []
     for key, roles in (("freeze_vision_tower", "vision"), ("freeze_multi_modal_projector", "projector")):
-        flag = arguments.flag(key)
-        if flag is None or flag.value:
-            frozen += [t.module for t in model.tensors if t.role in _TOWERS[roles]] if model is not None else []
+        if reader.value(FLAG, key, default=True) and model is not None:
+            frozen += [tensor.module for tensor in model.tensors if tensor.role in _TOWERS[roles]]
     heads = sorted({".".join(name.split(".")[:2]) for name in frozen})
     if heads:
         names = "|".join(head.replace(".", r"\.") for head in heads)
-        builder.default("trainable", [rf"^(?!(?:{names})\.)"], f"vision tower frozen: default of {builder.upstream}")
+        reader.default("trainable", [rf"^(?!(?:{names})\.)"], f"vision tower frozen: default of {UPSTREAM}")
     else:
-        builder.derived("trainable", None, "all weights", "method")
+        reader.derived("trainable", None, "all weights", "method")
 
 
-def _layer_patterns(run: Run, layers: int | None, count: int) -> list[str]:
+def _layer_patterns(reader: Reader, layers: int | None, count: int) -> list[str]:
     """Regular expressions for the layers that `freeze` trains, as `adapter.py` matches names."""
     if layers is None:
         return ["model is not known"]
     indices = range(max(0, layers - count), layers) if count > 0 else range(min(-count, layers))
-    modules = run.arguments.words("freeze_trainable_modules")
-    names = [""] if modules is None or modules.value == ["all"] else modules.value
-    extra = run.arguments.words("freeze_extra_modules")
-    patterns = [rf"\.{index}\.{name}" for index in indices for name in names]
-    return patterns + (extra.value if extra else [])
+    modules = reader.value(WORDS, "freeze_trainable_modules", default=["all"])
+    names = [""] if modules == ["all"] else modules
+    extra: list[str] = reader.value(WORDS, "freeze_extra_modules", default=[])
+    return [rf"\.{index}\.{name}" for index in indices for name in names] + extra
 
 
-def set_base(run: Run) -> None:
+def _set_dtypes(reader: Reader) -> None:
     """`weights.dtype`: the checkpoint's own, except that trainable weights become float32.
 
     `adapter.py`: trainable parameters are cast to float32 unless `pure_bf16`, BAdam, or an unquantised model under
     ZeRO-3, where DeepSpeed keeps the float32 copy.
     """
-    builder, arguments = run.builder, run.arguments
-    pure = next((g for key in ("pure_bf16", "use_badam") if (g := arguments.flag(key)) and g.value), None)
-    own = "the checkpoint's own dtype"
-    job = builder.job
-    zero3 = job.weights.quantization is None and _is_zero3(run)
+    job, own = reader.job, "the checkpoint's own dtype"
+    pure = reader.on("pure_bf16") or reader.on("use_badam")
+    zero3 = job.weights.quantization is None and _is_zero3(reader)
     release = job.versions.get("llamafactory", "")
     computed = not STORED_DTYPE.at(release) and not zero3
-    if pure and pure.key == "pure_bf16" and computed:
-        note = f"llamafactory {release} loads it so; nothing is upcast"
-        builder.from_entry("weights.dtype", "bfloat16", pure.entry, pure.key, note)
-        builder.from_entry("precision.autocast", None, pure.entry, pure.key, "no autocast")
+    if pure and pure.key == "pure_bf16":
+        kept = ("bfloat16", f"llamafactory {release} loads it so") if computed else (None, own)
+        reader.set("weights.dtype", pure, kept[0], f"{kept[1]}; nothing is upcast")
+        reader.set("precision.autocast", pure, None, "no autocast")
     elif pure:
-        run.builder.from_entry("weights.dtype", None, pure.entry, pure.key, f"{own}; nothing is upcast")
-        if pure.key == "pure_bf16":
-            builder.from_entry("precision.autocast", None, pure.entry, pure.key, "no autocast")
+        reader.set("weights.dtype", pure, None, f"{own}; nothing is upcast")
     elif job.method == "full" and not zero3:
-        builder.derived("weights.dtype", "float32", f"{builder.upstream} upcasts trainable weights", "method")
+        reader.derived("weights.dtype", "float32", f"{UPSTREAM} upcasts trainable weights", "method")
+    elif computed and job.precision.autocast is not None:
+        note = f"llamafactory {release} loads it so"
+        reader.derived("weights.dtype", job.precision.autocast, note, "precision.autocast")
     else:
-        dtype = job.precision.autocast
-        if computed and dtype is not None:
-            builder.derived("weights.dtype", dtype, f"llamafactory {release} loads it so", "precision.autocast")
-        else:
-            builder.default("weights.dtype", None, own)
-        if job.method == "freeze" and not zero3:
-            builder.derived("weights.trainable_dtype", "float32", "trainable weights are upcast", "method")
-    if job.adapter is not None:
-        if pure or zero3:
-            builder.default("adapter.dtype", None, "as PEFT chooses")
-        else:
-            builder.default("adapter.dtype", "float32", f"{builder.upstream} upcasts trainable weights")
+        reader.default("weights.dtype", None, own)
+    if job.method == "freeze" and not pure and not zero3:
+        reader.derived("weights.trainable_dtype", "float32", "trainable weights are upcast", "method")
+    if job.adapter is not None and (pure or zero3):
+        reader.default("adapter.dtype", None, "as PEFT chooses")
+    elif job.adapter is not None:
+        reader.default("adapter.dtype", "float32", f"{UPSTREAM} upcasts trainable weights")
 
 
-def _is_zero3(run: Run) -> bool:
+def _is_zero3(reader: Reader) -> bool:
     """Whether DeepSpeed will run stage 3, before the DeepSpeed config is applied."""
-    from ..core import references
-
-    given = run.arguments.raw("deepspeed")
+    given, launch = reader.keys.raw("deepspeed"), run_of(reader).launch
     if given is None or not given.value:
-        return run.launch is not None and run.launch.stage == 3
+        return launch is not None and launch.stage == 3
     if given.entry.value.is_mapping:
         section = given.entry.value.find("zero_optimization.stage")
     else:
-        found = references.find(str(given.value), run.builder.document.path, run.project)
+        found = references.find(str(given.value), reader.document.path, reader.project)
         if found.document is None:
-            stage = references.hint_from_name(str(given.value)).stage
-            return stage is None or stage == 3
+            return references.hint_from_name(str(given.value)).stage in (None, 3)
         section = found.document.root.find("zero_optimization.stage")
     return section is not None and section.value.value == 3
 
 
-_BASE_OPTIMIZERS = {"adamw_8bit": "_8bit", "adamw_bnb_8bit": "_8bit", "paged_adamw_8bit": "_8bit"}
+METHOD = (
+    Key("method", "finetuning_type", TEXT, "lora", back=NEVER),
+    *_QUANTIZATION,
+    *_ADAPTER,
+    _set_trainable,
+    _set_dtypes,
+)
+"""`finetuning_type`: lora unless stated; QLoRA is lora with `quantization_bit`."""
 
 
-def set_low_rank(run: Run) -> None:
+def set_low_rank(reader: Reader) -> None:
     """GaLore, APOLLO, BAdam, Adam-mini, Muon: switches that replace the optimizer (`train/trainer_utils.py`)."""
-    base = run.builder.job.optimizer.name
+    base = reader.job.optimizer.name
     for name in ("galore", "apollo"):
-        switch = run.arguments.flag(f"use_{name}")
-        if not switch or not switch.value:
+        switch = reader.on(f"use_{name}")
+        if switch is None:
             continue
-        suffix = _BASE_OPTIMIZERS.get(base, "") if name == "galore" else ""
-        kind = "galore_adafactor" if base == "adafactor" and name == "galore" else f"{name}_adamw{suffix}"
-        layerwise = run.arguments.flag(f"{name}_layerwise")
-        if layerwise and layerwise.value:
-            run.put("optimizer.in_backward", layerwise, value=True)
+        narrow = name == "galore" and base in ("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit")
+        kind = "galore_adafactor" if base == "adafactor" and name == "galore" else f"{name}_adamw{'_8bit' * narrow}"
+        if layerwise := reader.on(f"{name}_layerwise"):
+            reader.set("optimizer.in_backward", layerwise)
             kind += "_layerwise"
-        run.put("optimizer.name", switch, kind)
-        rank = run.arguments.integer(f"{name}_rank", least=1)
-        if rank:
-            run.put("optimizer.rank", rank)
-        else:
-            run.builder.default("optimizer.rank", 16)
-    for key, optimizer in (("use_badam", "badam"), ("use_adam_mini", "adam_mini"), ("use_muon", "muon")):
-        switch = run.arguments.flag(key)
-        if switch and switch.value:
-            run.put("optimizer.name", switch, optimizer)
+        reader.set("optimizer.name", switch, kind)
+        rank = reader.given(POSITIVE, f"{name}_rank")
+        reader.set("optimizer.rank", rank, rank.value if rank else 16)
+    for name in ("badam", "adam_mini", "muon"):
+        if switch := reader.on(f"use_{name}"):
+            reader.set("optimizer.name", switch, name)
 
 
-def set_rl(run: Run, objective: str) -> None:
-    """Reference and reward models (`create_ref_model`): none for LoRA, ORPO and SimPO, a copy of the policy else."""
-    builder, path = run.builder, "rl.reference_model"
-    named = run.arguments.text("ref_model")
-    if objective not in ("dpo", "kto", "ppo"):
-        builder.derived(path, False, f"{objective} has no reference model", "objective")
-    elif named:
-        builder.from_entry(path, True, named.entry, named.key)
-    elif builder.job.method == "lora":
-        builder.derived(path, False, "the base model without its adapter is the reference", "method")
-    else:
-        builder.derived(path, True, "a frozen copy of the model is the reference", "objective")
-    builder.default("rl.precompute_reference", False)
-    reward = run.arguments.text("reward_model")
-    if objective == "ppo" and reward:
-        run.put("rl.reward_model", reward)
-        run.builder.default("rl.value_model", "head", "trl's AutoModelForCausalLMWithValueHead")
-        length = run.arguments.integer("max_new_tokens", least=1)
-        if length:
-            run.put("rl.completion_length", length)
-        else:
-            builder.default("rl.completion_length", 1024)
+def _compares(job: Job) -> bool:
+    return job.objective in ("dpo", "kto", "ppo")
+
+
+def _has_reward_model(job: Job) -> bool:
+    return job.objective == "ppo" and job.rl.reward_model not in (None, "none")
+
+
+RL = (
+    Fixed(
+        "rl.reference_model",
+        lambda reader: Derived(False, f"{reader.job.objective} has no reference model", "objective"),
+        when=lambda job: not _compares(job),
+    ),
+    Key("rl.reference_model", "ref_model", TEXT, to=lambda *_: True, back=NEVER),
+    Fixed(
+        "rl.reference_model", Derived(False, "the base model without its adapter is the reference", "method"),
+        when=lambda job: job.method == "lora",
+    ),
+    Fixed("rl.reference_model", Derived(True, "a frozen copy of the model is the reference", "objective")),
+    Fixed("rl.precompute_reference", False),
+    Key("rl.reward_model", "reward_model", TEXT, back=NEVER, when=lambda job: job.objective == "ppo"),
+    *only(
+        _has_reward_model,
+        Fixed("rl.value_model", Default("head", "trl's AutoModelForCausalLMWithValueHead")),
+        Key("rl.completion_length", "max_new_tokens", POSITIVE, 1024, back=NEVER),
+    ),
+)  # fmt: skip
+"""Reference and reward models (`create_ref_model`): none for LoRA, ORPO and SimPO, a copy of the policy else."""
+
+
+def method_keys(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """LoRA on all linear layers with rank 16, over a quantised base where the change says so; or a full fine-tune."""
+    job, rank = reading.job, changes.get("adapter.r", 16)
+    if set(changes) == {"adapter.r"}:
+        return {"lora_rank": rank} if job.adapter is not None else None
+    method, packed = changes.get("method", job.method), changes.get("weights.quantization.method")
+    bits = {None: None, "bnb-nf4": 4, "bnb-int8": 8}
+    if packed not in bits or method not in ("lora", "full") or (method == "full" and packed):
+        return None
+    wanted: Keys = {"finetuning_type": method}
+    if packed or method == "full":
+        wanted["quantization_bit"] = bits[packed]
+    if method == "lora" and job.method != "lora":
+        wanted |= {"lora_rank": rank, "lora_target": "all"}
+        wanted |= dict.fromkeys(("use_galore", "use_apollo", "use_badam", "use_llama_pro"))
+    elif "adapter.r" in changes:
+        wanted["lora_rank"] = rank
+    return wanted

@@ -8,25 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, Reading, written_by
+from ..core.backends.megatron import (
+    FIELDS_OF_ENDS,
+    accumulation,
+    chunks,
+    divides_states,
+    gpus,
+    granularity,
+    layout,
+    mixed_precision,
+    optimizer_states,
+    recompute_keys,
+    recomputed_modules,
+)
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
+from ..core.format import Format, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.native import NativeConfig
-from .model import Sizes, config_of, feed_forward
-from .plan import (
-    set_accumulation,
-    set_chunks,
-    set_degrees,
-    set_gpus,
-    set_recomputation,
-    set_sixteen_bits,
-    set_states,
-)
+from .model import set_model, sizes_of
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Arguments
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "megatron_bridge"
 UPSTREAM = "Megatron-Bridge 0.7.0"
@@ -47,117 +56,108 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run; the model is not known where only the recipe names it."""
-    config = NativeConfig(NAME, UPSTREAM, interpolated(document), project, "megatron")
-    config.reading.config = document
-    builder, keys = config.builder, config.keys
-    model, train = keys.mapping("model"), keys.mapping("train")
-    builder.derived("kind", "training", "a run of a recipe")
-    tuned = keys.raw("peft") is not None or keys.mapping("checkpoint").raw("pretrained_checkpoint") is not None
-    builder.derived(
+    reader = Reader(interpolated(document), project, NAME, UPSTREAM, checked=document)
+    reader.bind(TABLE.rows)
+    reader.reading.problems += key_problems(document, NAME)
+    return reader.reading
+
+
+def _set_objective(reader: Reader) -> None:
+    tuned = reader.keys.raw("peft") is not None or reader.keys.raw("checkpoint.pretrained_checkpoint") is not None
+    reader.derived(
         "objective", "sft" if tuned else "pretrain", "a pretrained checkpoint or an adapter" if tuned else ""
     )
-    _set_packing(config, tuned=tuned)
-    replica = set_degrees(config, model)
-    _set_model(config, model)
-    ranks = set_gpus(config, replica, None)
-    config.count("micro_batch_size", train.integer("micro_batch_size", least=1), None, train.blank("micro_batch_size"))
-    length = keys.mapping("dataset").integer("seq_length", "sequence_length", least=1)
-    config.count("sequence_length", length or model.integer("seq_length", least=1), None, model.blank("seq_length"))
-    set_accumulation(config, train.integer("global_batch_size", least=1), ranks)
-    chunks = model.integer("virtual_pipeline_model_parallel_size", least=1)
-    set_chunks(config, chunks, chunks.value if chunks else 1)
-    set_recomputation(config, model, "recompute_")
-    _set_precision(config)
-    _set_adapter(config)
-    config.fill()
-    config.reading.problems += key_problems(document, NAME)
-    return config.reading
 
 
-def _set_packing(config: NativeConfig, *, tuned: bool) -> None:
-    """Packed offline to `packed_sequence_size` tokens or in each batch; pretraining cuts rows out of a stream."""
-    dataset = config.keys.mapping("dataset")
-    size = next(
-        (
-            given
-            for name in ("offline_packing_specs", "packed_sequence_specs")
-            if (given := dataset.mapping(name).integer("packed_sequence_size", least=1))
-        ),
-        None,
-    )
-    together = dataset.flag("enable_in_batch_packing", "pack_sequences_in_batch")
-    if size:
-        config.put("packing", size, value=True)
-    elif together and together.value:
-        config.put("packing", together)
-    else:
-        note = "rows of their own" if tuned else "pretraining cuts rows out of a stream"
-        config.builder.derived("packing", not tuned, note, "objective")
+def _packed(reader: Reader) -> Derived:
+    tuned = reader.job.objective == "sft"
+    note = "rows of their own" if tuned else "pretraining cuts rows out of a stream"
+    return Derived(not tuned, note, "objective")
 
 
-def _set_model(config: NativeConfig, model: Arguments) -> None:
+def _set_model(reader: Reader) -> None:
     """The sizes of a provider, which a run's own config has whole."""
-    sizes = [
-        model.integer(name, least=1) for name in ("hidden_size", "num_layers", "num_attention_heads", "vocab_size")
-    ]
-    hidden, layers, heads, rows = sizes
-    if hidden is None or layers is None or heads is None or rows is None:
-        config.builder.assumed("model", None, "the recipe names the model, not this file")
-        return
-    gated = model.is_on("gated_linear_unit")
-    width, groups = model.integer("ffn_hidden_size", least=1), model.integer("num_query_groups", least=1)
-    found = config_of(
-        f"megatron-{layers.value}x{hidden.value}",
-        Sizes(
-            hidden.value, layers.value, heads.value, rows.value,
-            width.value if width else feed_forward(hidden.value, gated=gated), groups=groups.value if groups else None,
-            gated=gated, tied=model.is_on("share_embeddings_and_output_weights"),
-        ),
+    found = sizes_of(
+        reader, "model", gated=bool(reader.value(FLAG, "model.gated_linear_unit")),
+        tied=bool(reader.value(FLAG, "model.share_embeddings_and_output_weights")), learned=False,
+        vocabulary=reader.value(POSITIVE, "model.vocab_size", default=0), dropout=0.0,
     )  # fmt: skip
-    config.put("model", layers, found, f"the stated dimensions, as a {found['model_type']} of Transformers")
+    stated = found if found is not None and found.vocabulary else None
+    set_model(reader, "model.num_layers", "megatron", stated, "the recipe names the model, not this file")
 
 
-def _set_precision(config: NativeConfig) -> None:
-    """bf16_mixed of the recipes: 16-bit weights, float32 gradients and main parameters, divided over the ranks."""
-    builder, ddp = config.builder, config.keys.mapping("ddp")
-    given = config.keys.text("mixed_precision")
-    half = "float16" if given and "fp16" in given.value else "bfloat16"
-    whole = ddp.flag("grad_reduce_in_fp32")
-    gradients = half if whole and not whole.value else "float32"
-    if given:
-        set_sixteen_bits(config, given, half, gradients)
-    else:
-        builder.default("weights.dtype", half, "bf16_mixed: what the recipes ask for")
-        builder.default("precision.master_weights", True, "Megatron keeps fp32 main parameters")
-        builder.default("precision.gradients", gradients, "the dtype of Megatron's gradient buffer")
-    divided = ddp.flag("use_distributed_optimizer")
-    if divided:
-        config.put("parallelism.zero.stage", divided, int(bool(divided.value)), "states divided like ZeRO-1")
-    else:
-        builder.default("parallelism.zero.stage", 1, "use_distributed_optimizer: what the recipes ask for")
-    builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
-    builder.default("optimizer.name", "adamw_torch_fused", "adam: the fused one of Transformer Engine")
-    set_states(config, config.keys.mapping("optimizer"))
+def _gradients(reader: Reader) -> str:
+    whole = reader.value(FLAG, "ddp.grad_reduce_in_fp32", default=True)
+    return "float32" if whole else str(reader.job.weights.dtype)
 
 
-def _set_adapter(config: NativeConfig) -> None:
-    """`peft` with a rank: Megatron-Bridge's LoRA on attention and MLP."""
-    builder, peft = config.builder, config.keys.mapping("peft")
-    rank = peft.integer("dim", least=1)
-    if rank is None:
-        return
-    config.put("method", rank, "lora")
-    builder.derived("adapter.type", "lora", "LoRA", "method")
-    config.put("adapter.r", rank)
-    alpha = peft.number("alpha")
-    if alpha:
-        config.put("adapter.alpha", alpha)
-    builder.default("adapter.targets", "all-linear", "linear_qkv, linear_proj, linear_fc1, linear_fc2: default of LoRA")
+def _has_rank(job: Job) -> bool:
+    return job.method == "lora"
 
 
-describe, edits = written_by("megatron.bridge_edits")
+def _length_keys(reading: Reading, value: int) -> Keys | None:
+    """Both sections say it, and must agree."""
+    beside = {"dataset.seq_length": value} if reading.config.root.get("dataset") is not None else {}
+    return {"model.seq_length": value, **beside}
 
 
-FORMAT = Format(
-    NAME, "Megatron-Bridge overrides", UPSTREAM, recognise, read, describe, edits, "not in the file: torchrun"
+TABLE = Table(
+    (
+        *runs_on("megatron"),
+        Fixed("kind", Derived("training", "a run of a recipe")),
+        _set_objective,
+        Key(
+            "packing",
+            (
+                "dataset.offline_packing_specs.packed_sequence_size",
+                "dataset.packed_sequence_specs.packed_sequence_size",
+            ),
+            POSITIVE, to=lambda _size, _job: True, back=NEVER,
+        ),
+        Key(
+            "packing", ("dataset.enable_in_batch_packing", "dataset.pack_sequences_in_batch"), FLAG, _packed,
+            {True: True}, adds=False,
+        ),
+        *layout("model", ends=FIELDS_OF_ENDS),
+        _set_model,
+        gpus(),
+        size("micro_batch_size", "train.micro_batch_size"),
+        size("sequence_length", ("dataset.seq_length", "dataset.sequence_length", "model.seq_length")),
+        accumulation("train.global_batch_size"),
+        chunks("model.virtual_pipeline_model_parallel_size"),
+        *granularity("model.recompute_granularity"),
+        recomputed_modules("model"),
+        Key(
+            "weights.dtype", "mixed_precision", TEXT, Default("bfloat16", "bf16_mixed: what the recipes ask for"),
+            lambda word, _: "float16" if "fp16" in word else "bfloat16",
+        ),
+        *mixed_precision(_gradients),
+        *divides_states(
+            "ddp.use_distributed_optimizer", Default(1, "use_distributed_optimizer: what the recipes ask for")
+        ),
+        Fixed("optimizer.name", Default("adamw_torch_fused", "adam: the fused one of Transformer Engine")),
+        optimizer_states("optimizer"),
+        Key("method", "peft.dim", POSITIVE, to=lambda _rank, _job: "lora"),
+        *only(
+            _has_rank,
+            Fixed("adapter.type", Derived("lora", "LoRA", "method")),
+            Key("adapter.r", "peft.dim", POSITIVE),
+            Key("adapter.alpha", "peft.alpha", NUMBER),
+            Fixed(
+                "adapter.targets",
+                Default("all-linear", "linear_qkv, linear_proj, linear_fc1, linear_fc2: default of LoRA"),
+            ),
+        ),
+        *USUAL,
+    ),
+    says={
+        "sequence_length": _length_keys,
+        "activation_checkpointing": recompute_keys("model.recompute_"),
+    },
+    total="train.global_batch_size",
+    ignored=frozenset({"checkpoint_policy"}),
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "Megatron-Bridge overrides", UPSTREAM, recognise, read, TABLE, "not in the file: torchrun"
 )

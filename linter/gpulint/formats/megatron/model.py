@@ -1,13 +1,19 @@
-"""Megatron models by their dimensions, as the nearest architecture of Transformers; shared by its flags and by NeMo."""
+"""Megatron models by their dimensions, as the nearest architecture of Transformers; shared by all that start it."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.native import decoder, multiple
+from ..core.backends.megatron import at
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, integer
+from ..core.decoder_config import decoder, multiple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.arguments import Arguments
+    from ..core.bindings.reader import Reader
 
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996}
 """Rows that a tokenizer brings with it."""
@@ -64,6 +70,65 @@ _DROPOUTS = ("hidden_dropout", "residual_dropout", "embedding_dropout", "resid_p
 """Megatron's own name, and those of StarCoder2 and GPT-2."""
 
 
+def sizes_of(
+    reader: Reader, section: str = "", *, gated: bool, tied: bool, learned: bool, vocabulary: int,
+    dropout: float = 0.1, width: str = "ffn_hidden_size",
+    groups: tuple[str, ...] = ("num_query_groups",),
+) -> Sizes | None:  # fmt: skip
+    """The dimensions that a section states in Megatron's words; None without layers, hidden size or heads.
+
+    `learned`: positions are; `dropout` is what holds where the file is silent; `width` and `groups` are the tool's
+    names of the MLP's width and of the heads of keys.
+    """
+
+    def size(*names: str, least: int = 1) -> int | None:
+        found: int | None = reader.value(integer(least), *(at(section, name) for name in names))
+        return found
+
+    hidden, layers, heads = size("hidden_size"), size("num_layers"), size("num_attention_heads")
+    if hidden is None or layers is None or heads is None:
+        return None
+    intermediate = size(width) or feed_forward(hidden, gated=gated)
+    channels = size("kv_channels")
+    return Sizes(
+        hidden, layers, heads, vocabulary, intermediate,
+        groups=size(*groups), head_dim=channels if channels and channels * heads != hidden else None,
+        gated=gated, tied=tied, learned_positions=(size("max_position_embeddings") or 0) if learned else 0,
+        experts=size("num_experts", "num_moe_experts", least=2) or 0, topk=size("moe_router_topk") or 2,
+        expert_hidden=size("moe_ffn_hidden_size") or intermediate,
+        shared_hidden=size("moe_shared_expert_intermediate_size") or 0,
+        dense_layers=_dense_layers(reader.value(TEXT, at(section, "moe_layer_freq"), default="")),
+        latent=_latent(size) if reader.value(FLAG, at(section, "multi_latent_attention")) else None,
+        dropout=reader.value(NUMBER, at(section, "hidden_dropout"), default=dropout),
+        attention_dropout=reader.value(NUMBER, at(section, "attention_dropout"), default=dropout),
+    )  # fmt: skip
+
+
+def _dense_layers(expression: str) -> int:
+    """Leading layers without experts: `--moe-layer-freq "([0]*3+[1]*58)"`, or a list with all its numbers."""
+    count = 0
+    for numbers, times in _RUN.findall(expression.replace(" ", "")):
+        row = numbers.split(",")
+        leading = next((index for index, number in enumerate(row) if number != "0"), len(row))
+        if leading < len(row):
+            return count + leading
+        count += leading * int(times or 1)
+    return count
+
+
+_RUN = re.compile(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?")
+"""A part of the expression that `--moe-layer-freq` takes."""
+
+
+def _latent(size: Callable[[str], int | None]) -> dict[str, Any]:
+    """Multi-latent attention; defaults of `MLATransformerConfig`."""
+    usual = {
+        "kv_lora_rank": 512, "q_lora_rank": None, "qk_head_dim": 128, "qk_pos_emb_head_dim": 64, "v_head_dim": 128,
+    }  # fmt: skip
+    names = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim"}
+    return {names.get(key, key): size(key) or default for key, default in usual.items()}
+
+
 def dropped(sizes: Sizes, keys: Arguments, usual: float) -> Sizes:
     """The sizes with `hidden_dropout` and `attention_dropout`; `usual` where a file does not say."""
     hidden, attention = keys.number("hidden_dropout"), keys.number("attention_dropout")
@@ -71,6 +136,19 @@ def dropped(sizes: Sizes, keys: Arguments, usual: float) -> Sizes:
         dropout=float(hidden.value) if hidden else usual,
         attention_dropout=float(attention.value) if attention else usual,
     )
+
+
+def set_model(reader: Reader, layers: str, name: str, sizes: Sizes | None, missing: str, unknown: str = "") -> None:
+    """`model`: a config.json of the dimensions, at the key of the layers.
+
+    `missing` is told where they are not stated, `unknown` of what is assumed of them.
+    """
+    if sizes is None:
+        reader.assumed("model", None, missing)
+        return
+    model = config_of(f"{name}-{sizes.layers}x{sizes.hidden}", sizes)
+    note = f"the stated dimensions, as a {model['model_type']} of Transformers{unknown}"
+    reader.set("model", reader.given(POSITIVE, layers), model, note)
 
 
 def config_of(name: str, sizes: Sizes) -> dict[str, Any]:

@@ -9,15 +9,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, pretrains, runs_on
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, integer
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, within
+from ..core.bindings.spelling import DTYPE
+from ..core.decoder_config import decoder, multiple
+from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
-from ..core.native import DTYPES, NativeConfig, decoder, multiple
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Arguments
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "lingua"
 UPSTREAM = "lingua 437d680"
@@ -39,149 +47,157 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for recurrent networks of lingua's own."""
-    config = NativeConfig(NAME, UPSTREAM, document, project, None)
-    builder, keys = config.builder, config.keys
-    kind = keys.text("model_type")
+    reader = Reader(document, project, NAME, UPSTREAM)
+    kind = reader.value(TEXT, "model_type")
     if kind:
-        raise NoJobError(document.path, f"{kind.value}: a recurrent network of lingua's own")
-    model = keys.mapping("model")
-    if "dimensions" in model or "n_future_head" in model:
+        raise NoJobError(document.path, f"{kind}: a recurrent network of lingua's own")
+    if reader.keys.raw("model.dimensions", "model.n_future_head"):
         raise NoJobError(document.path, "a hierarchical model, or one with heads for several tokens, of lingua's own")
-    builder.derived("kind", "training", "a run of train.py")
-    builder.derived("objective", "pretrain", "lingua pretrains")
-    builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
-    _set_sharding(config, keys.mapping("distributed"))
-    _set_model(config, model)
-    data = keys.mapping("data")
-    config.count("micro_batch_size", data.integer("batch_size", least=1), 2, data.blank("batch_size"))
-    config.count("sequence_length", data.integer("seq_len", least=1), 2048, data.blank("seq_len"))
-    config.count("gradient_accumulation_steps", keys.integer("grad_acc_steps", least=1), 1)
-    builder.default("optimizer.name", "adamw_torch_fused", "AdamW(fused=True) of build_optimizer")
-    builder.default("loss.upcast", "loss", "cross_entropy makes the logits float32")
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME)
-    return config.reading
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME)
+    return reader.reading
 
 
-def _set_sharding(config: NativeConfig, section: Arguments) -> None:
-    """`full_shard` over `dp_shard` ranks, over all of them where that is 1, since FSDP then gets the mesh of
-    `dp_replicate` (distributed.py `parallelize_model`); `no_shard` gathers nothing but keeps the policy of dtypes.
-    """
-    builder, fsdp = config.builder, "parallelism.fsdp."
-    tensor = section.integer("tp_size", least=1)
-    if tensor:
-        config.put("parallelism.tensor", tensor)
-    shard, copies = section.integer("dp_shard", least=1), section.integer("dp_replicate", least=1)
-    ranks = (shard.value if shard else 1) * (copies.value if copies else 1)
-    each = copies or shard
-    stated = None
-    if each:
-        total = ranks * builder.job.parallelism.tensor
-        stated = Stated(total, each.entry, each.key, "dp_replicate x dp_shard x tp_size")
-    set_hardware(builder, config.project, stated, sharded=True)
-    builder.default("weights.dtype", "float32", "lingua makes its weights in float32")
-    dtype = section.text("model_dtype")
-    low = DTYPES.get(dtype.value, "bfloat16") if dtype else "bfloat16"
-    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "separate")):
-        builder.default(f"{fsdp}{name}", value, "build_fsdp_grouping_plan")
-    kind = section.text("fsdp_type")
-    whole = kind is None or kind.value == "no_shard"
-    builder.default(f"{fsdp}reshard_after_forward", False, "build_fsdp_grouping_plan keeps layers whole")
-    if kind:
-        config.put(f"{fsdp}sharding", kind, "no_shard" if whole else "shard_grad_op")
-    else:
-        builder.default(f"{fsdp}sharding", "no_shard")
-    if shard and not whole and shard.value > 1:
-        config.put(f"{fsdp}shard_size", shard)
-    elif not whole:
-        builder.default(f"{fsdp}shard_size", None, "dp_shard 1: the ranks of dp_replicate share the model")
-    if dtype:
-        config.put(f"{fsdp}mixed_precision.param_dtype", dtype, low)
-    else:
-        builder.default(f"{fsdp}mixed_precision.param_dtype", low)
-    builder.default(f"{fsdp}mixed_precision.reduce_dtype", "float32")
-    recompute = section.flag("selective_activation_checkpointing")
-    if recompute and recompute.value:
-        note = "every product and attention is kept, counted as attention and every second product"
-        config.put("activation_checkpointing", recompute, "selective", note)
-        builder.derived("checkpoint_policy", "every_second_matmul", note, "activation_checkpointing")
-    compiled = section.flag("compile")
-    if compiled:
-        config.put("compile", compiled)
-    if section.text("float8_recipe"):
-        recipe = section.text("float8_recipe")
-        assert recipe is not None
-        config.put("precision.compute", recipe, "float8")
+def _set_gpus(reader: Reader) -> None:
+    section = reader.section("distributed")
+    ranks, each = reader.job.parallelism.tensor, section.given(POSITIVE, "dp_replicate", "dp_shard")
+    for name in ("dp_shard", "dp_replicate"):
+        ranks *= section.value(POSITIVE, name, default=1)
+    stated = Stated(ranks, each.entry, each.key, "dp_replicate x dp_shard x tp_size") if each else None
+    set_hardware(reader, reader.project, stated, sharded=True)
 
 
-def _vocabulary(config: NativeConfig, model: Arguments) -> tuple[int | None, str]:
+def _vocabulary(reader: Reader) -> tuple[int | None, str]:
     """Rows of the embedding, and a note where they are read from the tokenizer's name: its file is elsewhere."""
-    given = model.integer("vocab_size", least=1)
-    if given:
-        return int(given.value), ""
-    tokenizer = config.keys.mapping("data").mapping("tokenizer")
-    kind, path = tokenizer.text("name"), tokenizer.text("path")
-    if kind and kind.value == "bytes":
+    stated = reader.value(POSITIVE, "model.vocab_size")
+    if stated:
+        return stated, ""
+    kind, path = (reader.value(TEXT, f"data.tokenizer.{key}", default="") for key in ("name", "path"))
+    if kind == "bytes":
         return 258, "the tokens of ByteTokenizer"
-    match = _ROWS.search(path.value.rpartition("/")[2]) if path else None
-    if match is None or path is None:
+    match = _ROWS.search(path.rpartition("/")[2])
+    if match is None:
         return None, ""
-    rows = int(match[1]) * 1000 + (_SPECIAL if kind and kind.value == "tiktoken" else 0)
+    rows = int(match[1]) * 1000 + (_SPECIAL if kind == "tiktoken" else 0)
     return rows, f"{rows} tokens, as the tokenizer is called"
 
 
-def _set_model(config: NativeConfig, model: Arguments) -> None:
+def _set_model(reader: Reader) -> None:
     """`model` as a Llama of Transformers, or as a Mamba 2 where it has states."""
-    builder = config.builder
-    width, layers = model.integer("dim", least=1), model.integer("n_layers", least=1)
-    rows, told = _vocabulary(config, model)
+    model, (rows, told) = reader.section("model"), _vocabulary(reader)
     if rows is None:
-        builder.assumed("model", None, "the vocabulary is that of a tokenizer file which is elsewhere")
+        reader.assumed("model", None, "the vocabulary is that of a tokenizer file which is elsewhere")
         return
-    hidden, depth = (width.value if width else 512), (layers.value if layers else 8)
-    heads, groups = model.integer("n_heads", least=1), model.integer("n_kv_heads", least=1)
-    size, step = model.integer("head_dim", least=1), model.integer("multiple_of", least=1)
-    factor = model.number("ffn_dim_multiplier")
-    tied = model.is_on("weight_tying")
-    name = f"lingua-{depth}x{hidden}"
-    states = "state_dim" in model or "n_groups" in model or "conv_size" in model
-    inner = int(2 * (3 if states else 4) * hidden / 3)
-    inner = multiple(int(factor.value * inner) if factor else inner, step.value if step else 256)
-    if states:
-        found = _mamba(model, name, hidden, depth, rows, inner)
-    else:
-        each = size.value if size else hidden // heads.value if heads else 64
-        number = heads.value if heads else hidden // each
-        found = decoder(
-            name, "llama", hidden=hidden, layers=depth, heads=number, vocabulary=rows, intermediate=inner,
-            kv_heads=groups.value if groups else None, head_dim=each, tie_word_embeddings=tied,
-        )  # fmt: skip
+    states = any(key in model.keys for key in ("state_dim", "n_groups", "conv_size"))
+    found = (_mamba if states else _llama)(model, rows)
     note = "; ".join(part for part in (f"the stated sizes, as a {found['model_type']} of Transformers", told) if part)
-    given = width or layers
-    if given and not told:
-        config.put("model", given, found, note)
-    elif given:
-        builder.assumed("model", found, note)
-        builder.job.origins["model"] = builder.job.origins["model"]._replace(
-            file=config.document.path, key=given.key, span=given.entry.value.span
-        )
+    given = model.given(POSITIVE, "dim", "n_layers")
+    if told and given:
+        reader.assumed("model", found, note)
+        place = given.entry.value.span
+        origin = reader.job.origins["model"]._replace(file=reader.document.path, key=given.key, span=place)
+        reader.job.origins["model"] = origin
     else:
-        builder.default("model", found, note)
+        reader.set("model", given, found, note)
 
 
-def _mamba(model: Arguments, name: str, hidden: int, depth: int, rows: int, inner: int) -> dict[str, Any]:
-    heads, states = model.integer("n_heads", least=1), model.integer("state_dim", least=1)
-    groups, kernel = model.integer("n_groups", least=1), model.integer("conv_size", least=1)
-    number = heads.value if heads else 8
+def _sizes(model: Reader, factor: int) -> tuple[int, int, int]:
+    """Width, layers and the width inside: 2/3 of `factor` x width, times the multiplier, in whole multiples."""
+    hidden, depth = model.value(POSITIVE, "dim", default=512), model.value(POSITIVE, "n_layers", default=8)
+    inner = int(model.value(NUMBER, "ffn_dim_multiplier", default=1) * int(2 * factor * hidden / 3))
+    return hidden, depth, multiple(inner, model.value(POSITIVE, "multiple_of", default=256))
+
+
+def _llama(model: Reader, rows: int) -> dict[str, Any]:
+    hidden, depth, inner = _sizes(model, 4)
+    heads, each = model.value(POSITIVE, "n_heads"), model.value(POSITIVE, "head_dim")
+    each = each or (hidden // heads if heads else 64)
+    return decoder(
+        f"lingua-{depth}x{hidden}", "llama", hidden=hidden, layers=depth, heads=heads or hidden // each,
+        kv_heads=model.value(POSITIVE, "n_kv_heads"), head_dim=each, vocabulary=rows, intermediate=inner,
+        tie_word_embeddings=model.value(FLAG, "weight_tying", default=False),
+    )  # fmt: skip
+
+
+def _mamba(model: Reader, rows: int) -> dict[str, Any]:
+    hidden, depth, inner = _sizes(model, 3)
+    heads = model.value(POSITIVE, "n_heads", default=8)
     return {
-        "model_type": "mamba2", "_name_or_path": name, "hidden_size": hidden, "num_hidden_layers": depth,
-        "vocab_size": rows, "num_heads": number, "head_dim": inner // number, "expand": inner / hidden,
-        "state_size": states.value if states else 128, "n_groups": groups.value if groups else 1,
-        "conv_kernel": kernel.value if kernel else 4, "tie_word_embeddings": model.is_on("weight_tying"),
+        "model_type": "mamba2", "_name_or_path": f"lingua-{depth}x{hidden}", "hidden_size": hidden,
+        "num_hidden_layers": depth, "vocab_size": rows, "num_heads": heads, "head_dim": inner // heads,
+        "expand": inner / hidden, "state_size": model.value(POSITIVE, "state_dim", default=128),
+        "n_groups": model.value(POSITIVE, "n_groups", default=1),
+        "conv_kernel": model.value(POSITIVE, "conv_size", default=4),
+        "tie_word_embeddings": model.value(FLAG, "weight_tying", default=False),
     }  # fmt: skip
 
 
-describe, edits = written_by("native.lingua_edits")
+def _is_divided(job: Job) -> bool:
+    return job.parallelism.fsdp is not None and job.parallelism.fsdp.sharding != "no_shard"
 
 
-FORMAT = Format(NAME, "lingua config", UPSTREAM, recognise, read, describe, edits, "dp_replicate x dp_shard x tp_size")
+def _sharding(reading: Reading, value: str) -> Keys | None:
+    """Over all data parallel ranks; layers stay whole between forward and backward, whatever the name says."""
+    if value not in ("full_shard", "shard_grad_op"):
+        return None
+    job = reading.job
+    ranks = max(1, (job.hardware.gpus or 1) // job.parallelism.tensor)
+    return {"distributed.fsdp_type": "full_shard", "distributed.dp_shard": ranks, "distributed.dp_replicate": 1}
+
+
+_PLAN = "build_fsdp_grouping_plan"
+_KEPT = "every product and attention is kept, counted as attention and every second product"
+
+_DISTRIBUTED = within(
+    "distributed",
+    Key("parallelism.tensor", "tp_size", POSITIVE),
+    _set_gpus,
+    Fixed(f"{FSDP}version", Default(2, _PLAN)),
+    Fixed(f"{FSDP}wrap", Default("transformer", _PLAN)),
+    Fixed(f"{FSDP}outer", Default("separate", _PLAN)),
+    Fixed(f"{FSDP}reshard_after_forward", Default(False, f"{_PLAN} keeps layers whole")),
+    Key(
+        f"{FSDP}sharding", "fsdp_type", TEXT, "no_shard",
+        lambda word, _: word if word == "no_shard" else "shard_grad_op", NEVER,
+    ),
+    Key(
+        f"{FSDP}shard_size", "dp_shard", integer(2),
+        Default(None, "dp_shard 1: the ranks of dp_replicate share the model"), when=_is_divided,
+    ),
+    Key(f"{FSDP}mixed_precision.param_dtype", "model_dtype", DTYPE, "bfloat16"),
+    Fixed(f"{FSDP}mixed_precision.reduce_dtype", "float32"),
+    Key(
+        "activation_checkpointing", "selective_activation_checkpointing", FLAG, to={True: "selective"},
+        back={"selective": True, "none": False}, note=_KEPT,
+    ),
+    Fixed(
+        "checkpoint_policy", Derived("every_second_matmul", _KEPT, "activation_checkpointing"),
+        when=lambda job: job.activation_checkpointing == "selective",
+    ),
+    Key("compile", "compile", FLAG),
+    Key("precision.compute", "float8_recipe", TEXT, to=lambda _, __: "float8"),
+)  # fmt: skip
+"""`full_shard` over `dp_shard` ranks, over all of them where that is 1, since FSDP then gets the mesh of
+`dp_replicate` (distributed.py `parallelize_model`); `no_shard` gathers nothing but keeps the policy of dtypes."""
+
+TABLE = Table(
+    (
+        *runs_on(),
+        *pretrains("lingua", "a run of train.py"),
+        Fixed("weights.dtype", Default("float32", "lingua makes its weights in float32")),
+        *_DISTRIBUTED,
+        _set_model,
+        size("micro_batch_size", "data.batch_size", 2),
+        size("sequence_length", "data.seq_len", 2048),
+        Key("gradient_accumulation_steps", "grad_acc_steps", POSITIVE, 1),
+        Fixed("optimizer.name", Default("adamw_torch_fused", "AdamW(fused=True) of build_optimizer")),
+        Fixed("loss.upcast", Default("loss", "cross_entropy makes the logits float32")),
+        *USUAL,
+    ),
+    says={"parallelism.fsdp.sharding": _sharding},
+    ignored=frozenset({"checkpoint_policy"}),
+)
+
+FORMAT = Format.of_table(
+    NAME, "lingua config", UPSTREAM, recognise, read, TABLE, "dp_replicate x dp_shard x tp_size"
+)  # fmt: skip

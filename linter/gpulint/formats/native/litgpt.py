@@ -9,31 +9,33 @@ from typing import TYPE_CHECKING
 
 from ...models.llama_adapter import FIRST_VERSION, SECOND_VERSION
 from ...models.llama_adapter import TYPES as ADAPTERS
+from ..core.backends.fsdp import FSDP
+from ..core.backends.precision import precision
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, WHOLE_TEXT, Unsaid
+from ..core.bindings.reader import Reader, by_schema
+from ..core.bindings.rows import Assumed, Default, Derived, Fixed, Key, Table, Written, only
+from ..core.bindings.spelling import CLASSES, FABRIC, optimizer
 from ..core.coercion import as_integer
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.format import Format, NoJobError, Reading
 from ..core.keys import default, key_problems
 from ..core.model_facts import find_model
-from ..core.native import NativeConfig, optimizer_of
-from ..core.placeholders import is_blank
 from ..core.world_size import Stated, set_hardware
 from .litgpt_model import changed, hub_id, lora_targets, quantization_of
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
+    from ..core.bindings.rows import Row
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "litgpt"
 UPSTREAM = "litgpt 0.5.13"
 
 _LORA = ("query", "key", "value", "projection", "mlp", "head")
-_BATCHES = {"finetune": (16, 1), "pretrain": (512, 4)}
-"""(global, micro) batch sizes that the `setup` functions give."""
-
-_PRECISIONS: dict[str, tuple[str, str | None]] = {
-    "bf16-true": ("bfloat16", None), "bf16-mixed": ("float32", "bfloat16"), "16-true": ("float16", None),
-    "16-mixed": ("float32", "float16"), "32-true": ("float32", None), "32": ("float32", None),
-}  # fmt: skip
-"""Fabric's precision -> dtype of the weights and autocast."""
+_ARGUMENTS = frozenset({"lr", "weight_decay", "betas", "eps"})
+"""What every Adam takes."""
 
 _TRAINS = {
     "finetune": "lora", "finetune_lora": "lora", "finetune_full": "full", "pretrain": "pretrain",
@@ -56,20 +58,10 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for commands that train nothing."""
-    script = _script(document)
-    config = NativeConfig(NAME, UPSTREAM, document, project, "litgpt", dashes=document.syntax == "flags")
-    builder = config.builder
-    builder.derived("kind", "training", "a training run")
-    objective = "pretrain" if script == "pretrain" else "sft"
-    builder.derived("objective", objective, f"litgpt {script}")
-    _set_precision(config)
-    _set_model(config, script)
-    _set_gpus(config, script)
-    _set_batch(config, script)
-    _set_optimizer(config, script)
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME, known=("command", "config"))
-    return config.reading
+    reader = Reader(document, project, NAME, UPSTREAM)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = key_problems(document, NAME, known=("command", "config"))
+    return reader.reading
 
 
 def _script(document: Document) -> str:
@@ -86,157 +78,206 @@ def _script(document: Document) -> str:
     return "pretrain" if "model_name" in names else "full"
 
 
-def _set_precision(config: NativeConfig) -> None:
-    given = config.keys.text("precision")
-    if given and given.value in _PRECISIONS:
-        dtype, autocast = _PRECISIONS[given.value]
-        config.put("weights.dtype", given, dtype)
-        config.put("precision.autocast", given, autocast)
-    else:
-        config.builder.default("weights.dtype", "float32", "bf16-mixed: what get_default_supported_precision says")
-        config.builder.default("precision.autocast", "bfloat16", "bf16-mixed: default of litgpt")
-
-
-def _set_model(config: NativeConfig, script: str) -> None:
-    builder, keys = config.builder, config.keys
-    names = ("model_name", "checkpoint_dir") if script == "pretrain" else ("checkpoint_dir",)
-    given = keys.text(*names)
-    if given is None or is_blank(given.value):
-        builder.assumed("model", None, "no key names the checkpoint")
-    else:
-        reference = hub_id(str(given.value))
-        model = find_model(reference, config.document.path, config.project.root)
-        note = f"{reference} as LitGPT builds it: the head is not tied"
-        config.put("model", given, changed(model.config, reference) if model else reference, note if model else "")
+def _set_script(reader: Reader) -> None:
+    script = _script(reader.document)
+    reader.derived("objective", "pretrain" if script == "pretrain" else "sft", f"litgpt {script}")
     if script in ADAPTERS:
-        builder.derived("method", "adapter", f"{script} of the command")
-        builder.derived("adapter.type", script, "the command")
-        builder.derived("adapter.dtype", builder.job.weights.dtype, "adapters have the dtype of the weights")
-        _set_quantization(config)
-        return
-    if script != "lora":
-        builder.derived("method", "full", f"litgpt {script}")
-        return
-    builder.derived("method", "lora", "the LoRA script")
-    kind = builder.job.model.get("model_type") if isinstance(builder.job.model, dict) else None
-    chosen = []
-    for name in _LORA:
-        flag = keys.flag(f"lora_{name}")
-        if flag.value if flag else default(NAME, f"lora_{name}"):
-            chosen.append(name)
-    builder.derived("adapter.type", "lora", "the LoRA script")
-    for name, field in (("lora_r", "r"), ("lora_alpha", "alpha"), ("lora_dropout", "dropout")):
-        number = keys.number(name)
-        if number:
-            config.put(f"adapter.{field}", number, int(number.value) if name == "lora_r" else number.value)
-        else:
-            builder.default(f"adapter.{field}", default(NAME, name))
-    builder.derived("adapter.targets", lora_targets(chosen, kind), "lora_query, lora_key ... of LitGPT's layers")
-    builder.derived("adapter.dtype", builder.job.weights.dtype, "adapters have the dtype of the weights")
-    _set_quantization(config)
+        reader.derived("method", "adapter", f"{script} of the command")
+        reader.derived("adapter.type", script, "the command")
+    elif script == "lora":
+        reader.derived("method", "lora", "the LoRA script")
+        reader.derived("adapter.type", "lora", "the LoRA script")
+    else:
+        reader.derived("method", "full", f"litgpt {script}")
 
 
-def _set_quantization(config: NativeConfig) -> None:
-    given = config.keys.text("quantize")
-    if given is None or is_blank(given.value):
-        return
-    try:
-        packed = quantization_of(given.value)
-    except ValueError:
-        return
-    if packed is None:
-        return
-    config.put("weights.quantization", given, packed)
-    if config.builder.job.precision.autocast:
-        precision = config.keys.text("precision")
-        stated = precision.value if precision else "unset, which means bf16-mixed"
-        config.contradiction(given, f"precision is {stated}", "LitGPT stops: no quantisation with mixed precision")
+def _pretrains(job: Job) -> bool:
+    return job.objective == "pretrain"
 
 
-def _set_gpus(config: NativeConfig, script: str) -> None:
-    """devices x num_nodes; more than one shards: LoRA with FSDP2, full and pretraining with FSDP 1, all by block.
+def _has_lora(job: Job) -> bool:
+    return job.method == "lora"
 
-    Fine-tuning checkpoints every block then; a single device checkpoints nothing.
-    """
-    builder, keys = config.builder, config.keys
-    devices, nodes = keys.integer("devices", least=1), keys.integer("num_nodes", least=1)
-    count = nodes.value if nodes else 1
+
+def _set_model(reader: Reader) -> None:
+    names = ("model_name", "checkpoint_dir") if _pretrains(reader.job) else ("checkpoint_dir",)
+    given = reader.given(WHOLE_TEXT, *names)
+    if given is None:
+        reader.assumed("model", None, "no key names the checkpoint")
+        return
+    reference = hub_id(given.value)
+    model = find_model(reference, reader.document.path, reader.project.root)
+    note = f"{reference} as LitGPT builds it: the head is not tied"
+    reader.set("model", given, changed(model.config, reference) if model else reference, note if model else "")
+
+
+def _targets(reader: Reader) -> Derived:
+    model = reader.job.model
+    chosen = [name for name in _LORA if reader.value(FLAG, f"lora_{name}", default=default(NAME, f"lora_{name}"))]
+    kind = model.get("model_type") if isinstance(model, dict) else None
+    return Derived(lora_targets(chosen, kind), "lora_query, lora_key ... of LitGPT's layers")
+
+
+def _set_gpus(reader: Reader) -> None:
+    """devices x num_nodes; fine-tuning runs on one device by default."""
+    devices, nodes = reader.given(POSITIVE, "devices"), reader.given(POSITIVE, "num_nodes")
+    count, project, whole = nodes.value if nodes else 1, reader.project, _pretrains(reader.job)
     stated = Stated(devices.value * count, devices.entry, devices.key, "devices x num_nodes") if devices else None
-    if devices is None and keys.raw("devices") is None and script != "pretrain":
-        builder.default("hardware.gpus", count, f"devices 1: default of {UPSTREAM}")
-        if config.project.gpus is not None:
-            set_hardware(builder, config.project, None, sharded=False)
+    if reader.keys.raw("devices") is None and not whole and project.gpus is None:
+        reader.default("hardware.gpus", count, f"devices 1: default of {UPSTREAM}")
     else:
-        set_hardware(builder, config.project, stated, sharded=script == "pretrain" and stated is None)
-    if nodes and config.project.nodes is None:
-        config.put("hardware.nodes", nodes)
-    gpus = builder.job.hardware.gpus or 1
-    if gpus < 2:
-        builder.default("activation_checkpointing", "none", "one device checkpoints nothing")
+        set_hardware(reader, project, stated, sharded=whole and stated is None)
+    if nodes and project.nodes is None:
+        reader.set("hardware.nodes", nodes)
+
+
+def _is_alone(job: Job) -> bool:
+    return (job.hardware.gpus or 1) < 2
+
+
+def _check_quantization(reader: Reader) -> None:
+    job, given = reader.job, reader.given(TEXT, "quantize")
+    if given is None or job.weights.quantization is None:
         return
-    if script == "pretrain":
-        builder.default("activation_checkpointing", "none", "pretraining checkpoints nothing")
-    else:
-        builder.default("activation_checkpointing", "full", "several devices: every block is checkpointed")
-    fsdp = "parallelism.fsdp."
-    note = "litgpt/finetune/lora.py parallelize_fn" if script == "lora" else "FSDPStrategy of Lightning Fabric"
-    builder.default(f"{fsdp}version", 2 if script == "lora" else 1, note)
-    builder.default(f"{fsdp}wrap", "transformer", note)
-    builder.default(f"{fsdp}wrap_adapters", False, note)
-    if script == "pretrain":
-        builder.default(f"{fsdp}sharding", "hybrid_shard", note)
-    if script != "lora" and builder.job.precision.autocast:
-        builder.default(f"{fsdp}mixed_precision.reduce_dtype", "bfloat16", "FSDPPrecision bf16-mixed of Fabric")
-    quantize = keys.text("quantize")
-    if quantize and builder.job.weights.quantization is not None:
-        config.contradiction(quantize, f"there are {gpus} devices", "LitGPT stops: quantisation needs devices: 1")
+    if job.precision.autocast:
+        stated = reader.value(TEXT, "precision", default="unset, which means bf16-mixed")
+        reader.contradiction(given, f"precision is {stated}", "LitGPT stops: no quantisation with mixed precision")
+    if not _is_alone(job):
+        gpus = f"there are {job.hardware.gpus} devices"
+        reader.contradiction(given, gpus, "LitGPT stops: quantisation needs devices: 1")
 
 
-def _set_batch(config: NativeConfig, script: str) -> None:
-    builder, train = config.builder, config.keys.mapping("train")
-    whole, micro = _BATCHES["pretrain" if script == "pretrain" else "finetune"]
-    size = config.count("micro_batch_size", train.integer("micro_batch_size", least=1), micro)
-    given = train.integer("global_batch_size", least=1)
-    total = given.value if given else whole
-    steps = max(1, total // (builder.job.hardware.gpus or 1) // (size or 1))
-    note = f"global batch {total} over the devices and micro batches"
-    if given:
-        config.put("gradient_accumulation_steps", given, steps, note)
-    else:
-        builder.default("gradient_accumulation_steps", steps, note)
-    length = train.integer("max_seq_length", least=1)
-    block = builder.job.model.get("max_position_embeddings") if isinstance(builder.job.model, dict) else None
-    if length:
-        config.put("sequence_length", length)
-    elif script == "pretrain" and as_integer(block):
-        builder.derived("sequence_length", block, "the block size of the model", "model")
-    else:
-        builder.assumed("sequence_length", None, "train.max_seq_length bounds the rows, and is not stated")
-    if script == "pretrain":
-        builder.derived("packing", True, "pretraining reads rows of the block size", "objective")
-        builder.default("compile", True, "pretrain.py compiles the model")
-    elif not length:
-        builder.default("longest_batch_first", True, "the first step takes the longest sample")
+def _wrapped(version: int, note: str) -> tuple[Row, ...]:
+    return (
+        Fixed(f"{FSDP}version", Default(version, note)),
+        Fixed(f"{FSDP}wrap", Default("transformer", note)),
+        Fixed(f"{FSDP}wrap_adapters", Default(False, note)),
+    )
 
 
-def _set_optimizer(config: NativeConfig, script: str) -> None:
-    """The class that `optimizer` names; bitsandbytes' PagedAdamW over a quantised base."""
-    builder, keys = config.builder, config.keys
-    if builder.job.weights.quantization is not None:
-        note = "instantiate_bnb_optimizer takes PagedAdamW for any AdamW"
-        builder.derived("optimizer.name", "paged_adamw_32bit", note, "weights.quantization")
-        return
-    given = keys.text("optimizer") or keys.mapping("optimizer").text("class_path")
-    name = optimizer_of(str(given.value)) if given else "adamw_torch"
-    if script == "pretrain" and name == "adamw_torch":
-        name = "adamw_torch_fused"
-    if given:
-        config.put("optimizer.name", given, name)
-    else:
-        builder.default("optimizer.name", name)
+def _accumulation(rows: int, job: Job) -> Written:
+    steps = max(1, rows // (job.hardware.gpus or 1) // (job.micro_batch_size or 1))
+    return Written(steps, f"global batch {rows} over the devices and micro batches")
 
 
-describe, edits = written_by("native.litgpt_edits")
+def _length(reader: Reader) -> Derived | Assumed:
+    """The block size in pretraining; else the longest of the data."""
+    job = reader.job
+    block = as_integer(job.model.get("max_position_embeddings")) if isinstance(job.model, dict) else None
+    if _pretrains(job) and block:
+        return Derived(block, "the block size of the model", "model")
+    return Assumed(None, "train.max_seq_length bounds the rows, and is not stated")
 
 
-FORMAT = Format(NAME, "LitGPT config", UPSTREAM, recognise, read, describe, edits, "devices x num_nodes")
+def _fused(name: str, job: Job) -> str:
+    return "adamw_torch_fused" if name == "adamw_torch" and _pretrains(job) else name
+
+
+def _packing(reading: Reading, value: str) -> Keys | None:
+    """Only the scripts of adapters have `quantize`, and only on one device."""
+    word = {"bnb-nf4": "bnb.nf4", "bnb-fp4": "bnb.fp4", "bnb-int8": "bnb.int8-training"}.get(value)
+    alone = reading.job.adapter is not None and _is_alone(reading.job)
+    return {"quantize": word, "precision": "bf16-true"} if word and alone else None
+
+
+def _optimizer(reading: Reading, value: str) -> Keys | None:
+    """The class by its path, alone or as `class_path` beside arguments that it takes, too."""
+    given, path = reading.config.root.get("optimizer"), CLASSES.get(value)
+    if path is None or given is None or not given.is_mapping:
+        return {"optimizer": path} if path else None
+    arguments = given.get("init_args")
+    fits = arguments is None or _ARGUMENTS.issuperset(map(str, arguments.keys()))
+    return {"optimizer.class_path": path} if fits else None
+
+
+_FABRIC = "FSDPStrategy of Lightning Fabric"
+
+_SHARDING = (
+    Fixed("activation_checkpointing", Default("none", "one device checkpoints nothing"), when=_is_alone),
+    Fixed("activation_checkpointing", Default("none", "pretraining checkpoints nothing"), when=_pretrains),
+    Fixed("activation_checkpointing", Default("full", "several devices: every block is checkpointed")),
+    *only(
+        lambda job: not _is_alone(job),
+        *only(_has_lora, *_wrapped(2, "litgpt/finetune/lora.py parallelize_fn")),
+        *only(
+            lambda job: not _has_lora(job),
+            *_wrapped(1, _FABRIC),
+            Fixed(f"{FSDP}sharding", Default("hybrid_shard", _FABRIC), when=_pretrains),
+            Fixed(
+                f"{FSDP}mixed_precision.reduce_dtype", Default("bfloat16", "FSDPPrecision bf16-mixed of Fabric"),
+                when=lambda job: job.precision.autocast is not None,
+            ),
+        ),
+    ),
+)  # fmt: skip
+"""More than one device shards: LoRA with FSDP2, full and pretraining with FSDP 1, all by block.
+
+Fine-tuning checkpoints every block then.
+"""
+
+TABLE = Table(
+    (
+        *runs_on("litgpt"),
+        Fixed("kind", Derived("training", "a training run")),
+        _set_script,
+        *precision(
+            "precision", FABRIC, Default("float32", "bf16-mixed: what get_default_supported_precision says"),
+            Default("bfloat16", "bf16-mixed: default of litgpt"),
+        ),
+        _set_model,
+        *only(
+            _has_lora,
+            Key("adapter.r", "lora_r", POSITIVE, by_schema(NAME, "lora_r")),
+            Key("adapter.alpha", "lora_alpha", NUMBER, by_schema(NAME, "lora_alpha")),
+            Key("adapter.dropout", "lora_dropout", NUMBER, by_schema(NAME, "lora_dropout")),
+            Fixed("adapter.targets", _targets),
+        ),
+        *only(
+            lambda job: job.adapter is not None,
+            Fixed(
+                "adapter.dtype",
+                lambda reader: Derived(reader.job.weights.dtype, "adapters have the dtype of the weights"),
+            ),
+            Key(
+                "weights.quantization", "quantize", WHOLE_TEXT,
+                to=lambda word, _: quantization_of(word) or Unsaid.OTHER,
+            ),
+        ),
+        _set_gpus,
+        _check_quantization,
+        *_SHARDING,
+        Key(
+            "micro_batch_size", "train.micro_batch_size", POSITIVE, lambda reader: 4 if _pretrains(reader.job) else 1,
+        ),
+        Key(
+            "gradient_accumulation_steps", "train.global_batch_size", POSITIVE,
+            lambda reader: Default(*_accumulation(512 if _pretrains(reader.job) else 16, reader.job)), _accumulation,
+        ),
+        Key("sequence_length", "train.max_seq_length", POSITIVE, _length),
+        *only(
+            _pretrains,
+            Fixed("packing", Derived(True, "pretraining reads rows of the block size", "objective")),
+            Fixed("compile", Default(True, "pretrain.py compiles the model")),
+        ),
+        Fixed(
+            "longest_batch_first", Default(True, "the first step takes the longest sample"),
+            when=lambda job: not _pretrains(job) and job.sequence_length is None,
+        ),
+        Fixed(
+            "optimizer.name",
+            Derived(
+                "paged_adamw_32bit", "instantiate_bnb_optimizer takes PagedAdamW for any AdamW", "weights.quantization"
+            ),
+            when=lambda job: job.weights.quantization is not None,
+        ),
+        Key(
+            "optimizer.name", ("optimizer", "optimizer.class_path"), optimizer(any_other=True),
+            lambda reader: _fused("adamw_torch", reader.job), _fused,
+        ),
+        *USUAL,
+    ),
+    says={"weights.quantization.method": _packing, "optimizer.name": _optimizer},
+    total="train.global_batch_size",
+)  # fmt: skip
+
+FORMAT = Format.of_table(NAME, "LitGPT config", UPSTREAM, recognise, read, TABLE, "devices x num_nodes")

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...job.job import Quantization
-from ..core.native import multiple
+from ..core.decoder_config import multiple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +27,6 @@ TARGETS = {
     "head": ["lm_head", "embed_out"],
 }  # fmt: skip
 """`lora_<name>` -> the names of those layers in Transformers; names that a model lacks are passed over."""
-
-_PACKED = ("bnb.nf4", "bnb.fp4", "bnb.int8")
 
 
 @cache
@@ -76,14 +74,10 @@ def changed(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def quantization_of(name: str | None) -> Quantization | None:
-    """LitGPT's `--quantize`; None for none. Raises ValueError for a name that it does not have."""
-    if not name or name in ("none", "None"):
-        return None
-    if name.startswith(_PACKED[:2]):
+    """LitGPT's `--quantize`; None for none, and for a name that it does not have."""
+    if name and name.startswith(("bnb.nf4", "bnb.fp4")):
         return Quantization(name.removesuffix("-dq").replace(".", "-"), 4, double_quant=name.endswith("-dq"))
-    if name.startswith(_PACKED[2]):
-        return Quantization("bnb-int8", 8)
-    raise ValueError(name)
+    return Quantization("bnb-int8", 8) if name and name.startswith("bnb.int8") else None
 
 
 def lora_targets(names: Iterable[str], kind: str | None) -> list[str]:

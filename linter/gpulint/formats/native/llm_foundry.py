@@ -6,35 +6,37 @@ statically. Weights are float32 under `amp_bf16`; FSDP's `mixed_precision` says 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...source.node import Node
-from ..core.arguments import Arguments
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP, may_shard
+from ..core.backends.plain import size
+from ..core.backends.precision import precision
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, SECTION, TEXT, WHOLE_TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only, within
+from ..core.bindings.spelling import COMPOSER, optimizer
+from ..core.decoder_config import decoder
+from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.native import NativeConfig, decoder
-from ..core.placeholders import is_blank
+from ..core.sections import Sections
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "llm_foundry"
 UPSTREAM = "llm-foundry 0.22.0"
 
-_PRECISIONS: dict[str, tuple[str, str | None]] = {
-    "amp_bf16": ("float32", "bfloat16"), "amp_fp16": ("float32", "float16"), "amp_fp8": ("float32", "bfloat16"),
-    "fp32": ("float32", None), "bf16": ("bfloat16", None),
-}  # fmt: skip
-_OPTIMIZERS = {
-    "decoupled_adamw": "decoupled_adamw", "adamw": "adamw_torch", "adam": "adamw_torch",
-    "decoupled_lionw": "decoupled_lionw", "decoupled_lionw_8b": "lion_8bit", "adalr_lion": "lion_pytorch",
-    "clip_lion": "lion_pytorch", "no_op": "sgd",
-}  # fmt: skip
-_SIZES = (("d_model", 2048), ("n_layers", 24), ("n_heads", 16), ("vocab_size", 50368))
-"""Dimensions of MPTConfig and their defaults."""
+
+_OPTIMIZER = optimizer(
+    own={"decoupled_lionw_8b": "lion_8bit", "adalr_lion": "lion_pytorch", "clip_lion": "lion_pytorch", "no_op": "sgd"},
+    any_other=True,
+)
 
 
 def recognise(document: Document) -> bool:
@@ -64,165 +66,182 @@ def read(document: Document, project: Project) -> Reading:
         whole = interpolated(whole._replace(roots=[inner]))
     if whole.root.find("model.name") is None:
         raise NoJobError(document.path, "starts a YAML of llm-foundry's own repository, or prepares data")
-    config = NativeConfig(NAME, UPSTREAM, whole, project, None)
-    config.reading.config = document
-    config.keys.prefix = prefix
-    builder, keys = config.builder, config.keys
-    builder.derived("kind", "training", "a run of train.py")
-    loader = keys.mapping("train_loader").text("name")
-    text = loader is not None and loader.value in ("text", "text_denoising")
-    builder.derived("objective", "pretrain" if text else "sft", "train_loader.name")
-    builder.derived("packing", text, "the text loader fills rows", "objective")
-    packing = keys.mapping("train_loader").mapping("dataset").raw("packing_ratio")
-    if packing and packing.value is not None:
-        config.put("packing", packing, True)
-    _set_model(config)
-    _set_precision(config)
-    _set_gpus(config, document.root)
-    config.count("sequence_length", keys.integer("max_seq_len", least=1), None, keys.blank("max_seq_len"))
-    _set_batch(config)
-    _set_optimizer(config)
-    _set_sharding(config)
-    config.fill()
-    config.reading.problems[:0] = key_problems(whole, NAME, prefix=prefix)
-    return config.reading
+    reader = Reader(whole, project, NAME, UPSTREAM, checked=document, keys=Sections(whole.root, prefix))
+    if "t5" in reader.value(TEXT, "model.name", default=""):
+        raise NoJobError(document.path, "a model with an encoder and a decoder")
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(whole, NAME, prefix=prefix)
+    return reader.reading
 
 
-def _set_model(config: NativeConfig) -> None:
-    builder, model = config.builder, config.keys.mapping("model")
-    name = model.text("name")
-    kind = str(name.value) if name else ""
-    if kind == "hf_t5" or "t5" in kind:
-        raise NoJobError(config.document.path, "a model with an encoder and a decoder")
-    given = model.text("pretrained_model_name_or_path")
-    if given and not is_blank(given.value):
-        config.put("model", given)
-        loss = model.flag("use_flash_attention_2")
-        if loss and loss.value:
-            config.put("attention", loss, "flash_attention_2")
-    elif kind == "mpt_causal_lm" and name:
-        sizes = {}
-        for key, usual in _SIZES:
-            stated = model.integer(key, least=1)
-            sizes[key] = int(stated.value) if stated else usual
-        ratio = model.number("expansion_ratio")
-        groups = model.mapping("attn_config").integer("kv_n_heads", least=1)
-        tied = model.flag("tie_word_embeddings")
-        found = decoder(
-            f"mpt-{sizes['n_layers']}x{sizes['d_model']}", "mpt", hidden=sizes["d_model"], layers=sizes["n_layers"],
-            heads=sizes["n_heads"], vocabulary=sizes["vocab_size"],
-            intermediate=int((ratio.value if ratio else 4) * sizes["d_model"]),
-            kv_heads=groups.value if groups else None, tie_word_embeddings=bool(tied.value) if tied else True,
-        )  # fmt: skip
-        config.put("model", name, found, "the stated dimensions of MPT, with MPTConfig's where none is stated")
-        kernel = model.mapping("attn_config").text("attn_impl")
-        flash = kernel is None or kernel.value == "flash"
-        if kernel:
-            config.put("attention", kernel, "flash_attention_2" if flash else "eager")
-        else:
-            builder.default("attention", "flash_attention_2")
-    else:
-        builder.assumed("model", None, "no key names the model, or somebody fills it in")
-    peft = model.mapping("peft_config")
-    if not peft.entries:
-        builder.default("method", "full")
+def _objective(loader: str, _job: Job) -> Derived:
+    return Derived("pretrain" if loader in ("text", "text_denoising") else "sft", "train_loader.name")
+
+
+def _set_mpt(reader: Reader) -> None:
+    """The sizes of MPT, with MPTConfig's where none is stated."""
+    model, name = reader.section("model"), reader.given(TEXT, "model.name")
+    if name is None or name.value != "mpt_causal_lm" or reader.has_set("model"):
         return
-    rank, alpha, targets = peft.integer("r", least=1), peft.number("lora_alpha"), peft.words("target_modules")
-    entry = model.raw("peft_config")
-    if entry:
-        config.put("method", entry, "lora")
-    builder.derived("adapter.type", "lora", "peft_config", "method")
-    if rank:
-        config.put("adapter.r", rank)
-    if alpha:
-        config.put("adapter.alpha", alpha)
-    if targets:
-        config.put("adapter.targets", targets)
+    hidden, layers = model.value(POSITIVE, "d_model", default=2048), model.value(POSITIVE, "n_layers", default=24)
+    found = decoder(
+        f"mpt-{layers}x{hidden}", "mpt", hidden=hidden, layers=layers,
+        heads=model.value(POSITIVE, "n_heads", default=16), kv_heads=model.value(POSITIVE, "attn_config.kv_n_heads"),
+        vocabulary=model.value(POSITIVE, "vocab_size", default=50368),
+        intermediate=int(model.value(NUMBER, "expansion_ratio", default=4) * hidden),
+        tie_word_embeddings=model.value(FLAG, "tie_word_embeddings", default=True),
+    )  # fmt: skip
+    reader.set("model", name, found, "the stated dimensions of MPT, with MPTConfig's where none is stated")
 
 
-def _set_precision(config: NativeConfig) -> None:
-    given = config.keys.text("precision")
-    dtype, autocast = _PRECISIONS.get(given.value if given else "amp_bf16", ("float32", "bfloat16"))
-    if given:
-        config.put("weights.dtype", given, dtype)
-        config.put("precision.autocast", given, autocast)
-        if given.value == "amp_fp8":
-            config.put("precision.compute", given, "float8-te")
-    else:
-        config.builder.default("weights.dtype", dtype)
-        config.builder.default("precision.autocast", autocast, "precision amp_bf16: default of llm-foundry")
-
-
-def _set_gpus(config: NativeConfig, root: Node) -> None:
-    compute = Arguments(root.get("compute"), "compute")
-    gpus = compute.integer("gpus", least=1)
+def _set_gpus(reader: Reader) -> None:
+    """`compute.gpus` stands beside the `parameters` of an mcli run."""
+    run = reader.reading.config
+    gpus = reader.beside(run, Sections(run.root)).given(POSITIVE, "compute.gpus")
     stated = Stated(gpus.value, gpus.entry, gpus.key) if gpus else None
-    set_hardware(config.builder, config.project, stated, sharded=config.keys.raw("fsdp_config") is not None)
+    set_hardware(reader, reader.project, stated, sharded=reader.keys.raw("fsdp_config") is not None)
 
 
-def _set_batch(config: NativeConfig) -> None:
-    """`device_train_microbatch_size: auto` halves the device's batch until it fits: nothing states the size then."""
-    builder, keys = config.builder, config.keys
-    micro = keys.integer("device_train_microbatch_size", least=1)
-    auto = keys.raw("device_train_microbatch_size")
-    total = keys.integer("global_train_batch_size", least=1)
-    gpus = builder.job.hardware.gpus or 1
-    if micro is None and (auto is None or auto.value == "auto"):
-        note = "auto: Composer halves the batch until it fits"
-        if auto:
-            config.put("micro_batch_size", auto, None, note)
-        else:
-            builder.default("micro_batch_size", None, note)
-    else:
-        config.count("micro_batch_size", micro, None, keys.blank("device_train_microbatch_size"))
-    size = builder.job.micro_batch_size
-    if total and size:
-        config.put("gradient_accumulation_steps", total, max(1, total.value // (gpus * size)), f"over {gpus} GPUs")
-    else:
-        builder.default("gradient_accumulation_steps", 1, "one device batch")
+def _accumulation(rows: int, job: Job) -> Any:
+    gpus, micro = job.hardware.gpus or 1, job.micro_batch_size
+    return Written(max(1, rows // (gpus * micro)), f"over {gpus} GPUs") if micro else Unsaid.OTHER
 
 
-def _set_optimizer(config: NativeConfig) -> None:
-    given = config.keys.mapping("optimizer").text("name")
-    if given:
-        config.put("optimizer.name", given, _OPTIMIZERS.get(given.value, given.value))
-    else:
-        config.builder.assumed("optimizer.name", "decoupled_adamw", "optimizer.name is not stated")
+def _no_fsdp(reader: Reader) -> Any:
+    sharded = reader.given(SECTION, "fsdp_config") and (reader.job.hardware.gpus or 1) > 1
+    return LEAVE if sharded else Derived(None, "no fsdp_config, or one GPU")
 
 
-def _set_sharding(config: NativeConfig) -> None:
-    """FSDP 1 over the model's blocks; `mixed_precision` PURE reduces in 16 bits, DEFAULT in float32."""
-    builder, section = config.builder, config.keys.mapping("fsdp_config")
-    checkpointing, offload = section.flag("activation_checkpointing"), section.flag("activation_cpu_offload")
-    if offload and offload.value:
-        config.put("activation_checkpointing", offload, "offload")
-    elif checkpointing:
-        config.put("activation_checkpointing", checkpointing, "full" if checkpointing.value else "none")
-    reentrant = section.flag("activation_checkpointing_reentrant")
-    if reentrant:
-        config.put("reentrant", reentrant)
-    if not section.entries or (builder.job.hardware.gpus or 1) < 2:
-        builder.derived("parallelism.fsdp", None, "no fsdp_config, or one GPU")
-        return
-    fsdp = "parallelism.fsdp."
-    builder.default(f"{fsdp}version", 1, "Composer wraps with FSDP 1")
-    builder.default(f"{fsdp}wrap", "transformer", "fsdp_wrap_fn: the blocks of the model")
-    builder.default(f"{fsdp}sync_each_batch", True, "Composer's trainer enters no_sync under DDP alone")
-    strategy = section.text("sharding_strategy")
-    if strategy:
-        config.put(f"{fsdp}sharding", strategy, strategy.value.lower())
-    else:
-        builder.default(f"{fsdp}sharding", "full_shard")
-    policy = section.text("mixed_precision")
-    word = policy.value.upper() if policy else "DEFAULT"
-    low = builder.job.precision.autocast
+def _set_mixed_precision(reader: Reader) -> None:
+    """PURE reduces in 16 bits, DEFAULT in float32."""
+    word = reader.value(TEXT, "fsdp_config.mixed_precision", default="DEFAULT").upper()
+    low = reader.job.precision.autocast
     if word in ("PURE", "DEFAULT") and low:
-        note = f"mixed_precision {word}"
-        builder.derived(f"{fsdp}mixed_precision.param_dtype", low, note)
-        builder.derived(f"{fsdp}mixed_precision.reduce_dtype", low if word == "PURE" else "float32", note)
+        reduced, note = low if word == "PURE" else "float32", f"mixed_precision {word}"
+        reader.derived(f"{FSDP}mixed_precision.param_dtype", low, note)
+        reader.derived(f"{FSDP}mixed_precision.reduce_dtype", reduced, note)
 
 
-describe, edits = written_by("native.llm_foundry_edits")
+def _checkpointing(_reading: Reading, value: str) -> Keys | None:
+    if value not in ("none", "full", "offload"):
+        return None
+    return {
+        "fsdp_config.activation_checkpointing": value != "none",
+        "fsdp_config.activation_cpu_offload": value == "offload",
+    }
 
 
-FORMAT = Format(NAME, "LLM Foundry config", UPSTREAM, recognise, read, describe, edits, "compute.gpus of an mcli run")
+def _sharding(_reading: Reading, value: str) -> Keys | None:
+    known = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard")
+    return {"fsdp_config.sharding_strategy": value.upper()} if value in known else None
+
+
+def _method(reading: Reading, value: str) -> Keys | None:
+    """PEFT over a model of the hub; MPT from dimensions takes no adapter."""
+    if value == "full":
+        return {"model.peft_config": None}
+    if value != "lora" or not isinstance(reading.job.model, str):
+        return None
+    if reading.job.method == "lora":
+        return {}
+    adapter = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+    return {"model.peft_config": adapter}
+
+
+def _rank(reading: Reading, value: int) -> Keys | None:
+    return {"model.peft_config.r": value} if reading.job.adapter is not None else None
+
+
+def _spelled(reading: Reading, key: str) -> str:
+    return f"parameters.{key}" if reading.config.root.find("parameters.model") is not None else key
+
+
+_AUTO = "auto: Composer halves the batch until it fits"
+_MICRO = "device_train_microbatch_size"
+
+_MODEL = within(
+    "model",
+    Key("model", "pretrained_model_name_or_path", WHOLE_TEXT),
+    _set_mpt,
+    Fixed("model", Assumed(None, "no key names the model, or somebody fills it in")),
+    Key(
+        "attention", "use_flash_attention_2", FLAG, to={True: "flash_attention_2"},
+        back={"flash_attention_2": True, "sdpa": False}, when=lambda job: isinstance(job.model, str),
+    ),
+    Key(
+        "attention", "attn_config.attn_impl", TEXT, "flash_attention_2",
+        lambda word, _: "flash_attention_2" if word == "flash" else "eager",
+        {"flash_attention_2": "flash", "eager": "torch"}, when=lambda job: isinstance(job.model, dict),
+    ),
+    Key("method", "peft_config", SECTION, "full", lambda _, __: "lora", NEVER),
+    *only(
+        lambda job: job.method == "lora",
+        Fixed("adapter.type", Derived("lora", "peft_config", "method")),
+        Key("adapter.r", "peft_config.r", POSITIVE),
+        Key("adapter.alpha", "peft_config.lora_alpha", NUMBER),
+        Key("adapter.targets", "peft_config.target_modules", WORDS),
+    ),
+)  # fmt: skip
+
+_SHARDING = within(
+    "fsdp_config",
+    Key("activation_checkpointing", "activation_cpu_offload", FLAG, to={True: "offload"}),
+    Key("activation_checkpointing", "activation_checkpointing", FLAG, to={True: "full", False: "none"}),
+    Key("reentrant", "activation_checkpointing_reentrant", FLAG),
+    Fixed("parallelism.fsdp", _no_fsdp),
+    *only(
+        may_shard,
+        Fixed(f"{FSDP}version", Default(1, "Composer wraps with FSDP 1")),
+        Fixed(f"{FSDP}wrap", Default("transformer", "fsdp_wrap_fn: the blocks of the model")),
+        Fixed(f"{FSDP}sync_each_batch", Default(True, "Composer's trainer enters no_sync under DDP alone")),
+        Key(f"{FSDP}sharding", "sharding_strategy", WORD, "full_shard", back=NEVER),
+        _set_mixed_precision,
+    ),
+)
+"""FSDP 1 over the model's blocks."""
+
+TABLE = Table(
+    (
+        *runs_on(),
+        Fixed("kind", Derived("training", "a run of train.py")),
+        Key("objective", "train_loader.name", TEXT, Derived("sft", "train_loader.name"), _objective),
+        Key("packing", "train_loader.dataset.packing_ratio", ANYTHING, to=lambda _, __: True),
+        Fixed(
+            "packing",
+            lambda reader: Derived(reader.job.objective == "pretrain", "the text loader fills rows", "objective"),
+        ),
+        *_MODEL,
+        *precision(
+            "precision", COMPOSER, Default("float32"),
+            Default("bfloat16", "precision amp_bf16: default of llm-foundry"), other="amp_bf16",
+        ),
+        Key("precision.compute", "precision", TEXT, to={"amp_fp8": "float8-te"}),
+        _set_gpus,
+        size("sequence_length", "max_seq_len"),
+        Key("micro_batch_size", _MICRO, TEXT, to={"auto": None}, back=NEVER, note=_AUTO),
+        Key(
+            "micro_batch_size", _MICRO, POSITIVE, Default(None, _AUTO),
+            blank=Assumed(None, "{key} is filled in when the job starts"),
+        ),
+        Key(
+            "gradient_accumulation_steps", "global_train_batch_size", POSITIVE, Default(1, "one device batch"),
+            _accumulation,
+        ),
+        Key("optimizer.name", "optimizer.name", _OPTIMIZER, Assumed("decoupled_adamw", "optimizer.name is not stated"),
+            back=NEVER),
+        *_SHARDING,
+        *USUAL,
+    ),
+    says={
+        "activation_checkpointing": _checkpointing,
+        "parallelism.fsdp.sharding": _sharding,
+        "method": _method,
+        "adapter.r": _rank,
+    },
+    total="global_train_batch_size",
+    spelled=_spelled,
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "LLM Foundry config", UPSTREAM, recognise, read, TABLE, "compute.gpus of an mcli run"
+)  # fmt: skip

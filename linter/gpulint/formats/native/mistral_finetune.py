@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, Reading, written_by
+from ..core.backends.fsdp import FSDP
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, only
+from ..core.format import Format, Reading
 from ..core.keys import key_problems
-from ..core.native import NativeConfig
 from ..core.world_size import set_hardware
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "mistral_finetune"
 UPSTREAM = "mistral-finetune 1943535"
@@ -34,66 +41,86 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a fine-tune."""
-    config = NativeConfig(NAME, UPSTREAM, document, project, None)
-    builder, keys = config.builder, config.keys
-    builder.derived("kind", "training", "a run of train.py")
-    builder.derived("objective", "sft", "it fine-tunes")
-    builder.derived("packing", True, "samples are put behind each other up to seq_len", "objective")
-    model = keys.text("model_id_or_path")
-    if model:
-        config.put("model", model)
-    else:
-        builder.assumed("model", None, "model_id_or_path is to be filled in")
-    set_hardware(builder, project, None, sharded=True)
-    _set_adapter(config)
-    builder.default("weights.dtype", "bfloat16", "param_dtype of train.py")
-    builder.default("precision.master_weights", True, "prepare_mixed_precision keeps what is trained in float32")
-    fsdp = "parallelism.fsdp."
-    if (builder.job.hardware.gpus or 1) > 1:
-        for name, value in (("version", 1), ("sharding", "full_shard"), ("wrap", "transformer")):
-            builder.default(f"{fsdp}{name}", value, "get_model of wrapped_model.py")
-        builder.default(f"{fsdp}use_orig_params", False)
-        builder.default(f"{fsdp}sync_each_batch", True, "the loop of train.py has no no_sync")
-    config.count("micro_batch_size", keys.integer("batch_size", least=1), 1, keys.blank("batch_size"))
-    config.count("sequence_length", keys.integer("seq_len", least=1), 2048, keys.blank("seq_len"))
-    config.count("gradient_accumulation_steps", keys.integer("num_microbatches", least=1), 1)
-    checkpoint = keys.flag("checkpoint")
-    if checkpoint:
-        config.put("activation_checkpointing", checkpoint, "full" if checkpoint.value else "none")
-    else:
-        builder.default("activation_checkpointing", "full", "checkpoint true: default of TrainArgs")
-    builder.default("attention", "flash_attention_2", "xformers' memory efficient attention")
-    builder.default("loss.upcast", "model", "the model returns float32 logits")
-    builder.default("loss.kept", True, "the loop of train.py names the output until the next is there")
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME)
-    return config.reading
+    reader = Reader(document, project, NAME, UPSTREAM)
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME)
+    return reader.reading
 
 
-def _set_adapter(config: NativeConfig) -> None:
-    """LoRA on every linear layer but the head, unless `lora.enable` is false; `scaling` is alpha over rank."""
-    builder, section = config.builder, config.keys.mapping("lora")
-    off = section.flag("enable")
-    if off and not off.value:
-        config.put("method", off, "full")
-        return
-    entry = config.keys.raw("lora")
-    if entry:
-        config.put("method", entry, "lora")
-    else:
-        builder.default("method", "lora", "lora.enable true: default of LoraArgs")
-    builder.derived("adapter.type", "lora", "LoRALinear", "method")
-    rank, scaling = section.integer("rank", least=1), section.number("scaling")
-    config.count("adapter.r", rank, 16)
-    alpha = (scaling.value if scaling else 2.0) * builder.job.adapter.r if builder.job.adapter else None
-    builder.derived("adapter.alpha", alpha, "rank x scaling", "adapter.r")
-    builder.default("adapter.targets", list(_TARGETS), "maybe_lora of model/transformer.py")
-    builder.default("adapter.dtype", "bfloat16", "param_dtype of train.py")
+def _has_lora(job: Job) -> bool:
+    return job.method == "lora"
 
 
-describe, edits = written_by("native.mistral_finetune_edits")
+def _alpha(reader: Reader) -> Derived:
+    rank = reader.job.adapter.r if reader.job.adapter else 0
+    return Derived(reader.value(NUMBER, "lora.scaling", default=2.0) * rank, "rank x scaling", "adapter.r")
 
 
-FORMAT = Format(
-    NAME, "mistral-finetune config", UPSTREAM, recognise, read, describe, edits, "not in the file: torchrun"
+def _method(reading: Reading, value: str) -> Keys | None:
+    if value not in ("full", "lora"):
+        return None
+    own = {"lora.rank": 16} if value == "lora" and reading.job.method != "lora" else {}
+    return {"lora.enable": value == "lora", **own}
+
+
+_ADAPTER = (
+    Key("method", "lora.enable", FLAG, to={False: "full"}, back=NEVER),
+    Key(
+        "method", "lora", ANYTHING, Default("lora", "lora.enable true: default of LoraArgs"), lambda _, __: "lora",
+        NEVER, null="lora",
+    ),
+    *only(
+        _has_lora,
+        Fixed("adapter.type", Derived("lora", "LoRALinear", "method")),
+        Key("adapter.r", "lora.rank", POSITIVE, 16),
+        Fixed("adapter.alpha", _alpha),
+        Fixed("adapter.targets", Default(_TARGETS, "maybe_lora of model/transformer.py")),
+        Fixed("adapter.dtype", Default("bfloat16", "param_dtype of train.py")),
+    ),
+)  # fmt: skip
+"""LoRA on every linear layer but the head, unless `lora.enable` is false; `scaling` is alpha over rank."""
+
+_WRAPPED = "get_model of wrapped_model.py"
+
+_SHARDING = only(
+    lambda job: (job.hardware.gpus or 1) > 1,
+    Fixed(f"{FSDP}version", Default(1, _WRAPPED)),
+    Fixed(f"{FSDP}sharding", Default("full_shard", _WRAPPED)),
+    Fixed(f"{FSDP}wrap", Default("transformer", _WRAPPED)),
+    Fixed(f"{FSDP}use_orig_params", False),
+    Fixed(f"{FSDP}sync_each_batch", Default(True, "the loop of train.py has no no_sync")),
 )
+
+TABLE = Table(
+    (
+        *runs_on(),
+        Fixed("kind", Derived("training", "a run of train.py")),
+        Fixed("objective", Derived("sft", "it fine-tunes")),
+        Fixed("packing", Derived(True, "samples are put behind each other up to seq_len", "objective")),
+        Key("model", "model_id_or_path", TEXT, Assumed(None, "model_id_or_path is to be filled in")),
+        lambda reader: set_hardware(reader, reader.project, None, sharded=True),
+        *_ADAPTER,
+        Fixed("weights.dtype", Default("bfloat16", "param_dtype of train.py")),
+        Fixed(
+            "precision.master_weights",
+            Default(True, "prepare_mixed_precision keeps what is trained in float32"),
+        ),
+        *_SHARDING,
+        size("micro_batch_size", "batch_size", 1),
+        size("sequence_length", "seq_len", 2048),
+        Key("gradient_accumulation_steps", "num_microbatches", POSITIVE, 1),
+        Key(
+            "activation_checkpointing", "checkpoint", FLAG, Default("full", "checkpoint true: default of TrainArgs"),
+            {True: "full", False: "none"},
+        ),
+        Fixed("attention", Default("flash_attention_2", "xformers' memory efficient attention")),
+        Fixed("loss.upcast", Default("model", "the model returns float32 logits")),
+        Fixed("loss.kept", Default(True, "the loop of train.py names the output until the next is there")),
+        *USUAL,
+    ),
+    says={"method": _method},
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "mistral-finetune config", UPSTREAM, recognise, read, TABLE, "not in the file: torchrun"
+)  # fmt: skip

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, JobBuilder, Reading, written_by
+from ..core.backends.rollout import generation
+from ..core.bindings.kinds import POSITIVE
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Default, Derived, Fixed, Key, Table, only
+from ..core.format import Format, Reading
 from ..core.inheritance import inherited
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.rollout import RolloutKeys, set_rollout_job
-from ..core.sections import Filling, Sections
-from .rl_policy import set_policy
-from .rl_rollout import set_generation, set_hardware_of_training
+from .rl_policy import DEGREES, POLICY, batch_keys, checkpointing_keys, method_keys, offload_keys, set_framework
+from .rl_rollout import GENERATION, set_gpus, share_keys
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -24,9 +26,9 @@ if TYPE_CHECKING:
 NAME = "nemo_rl"
 UPSTREAM = "nemo_rl 0.6.0"
 
-_EVALUATION = RolloutKeys(
-    "generation.model_name", "generation.vllm_cfg", "tensor_parallel_size", "precision",
-    "cluster.gpus_per_node", "cluster.num_nodes",
+_EVALUATION = generation(
+    model="generation.model_name", engine="generation.vllm_cfg", tensor="tensor_parallel_size", dtype="precision",
+    gpus="cluster.gpus_per_node", nodes="cluster.num_nodes",
 )  # fmt: skip
 
 _OBJECTIVES = {
@@ -66,45 +68,64 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a run: training the policy, with the engine's share of the same GPUs."""
     whole = inherited(document, project, NAME)
     filled = interpolated(whole.document._replace(text=whole.document.text + "${"))
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    reading.references.update(whole.references)
-    values = Sections(filled.root)
-    filling = Filling(builder)
-    if values.raw("policy") is None and values.raw("generation.vllm_cfg") is not None:
-        set_rollout_job(filling, values, project, _EVALUATION)
-        return reading
-    builder.derived("kind", "training", "a training config")
+    reader = Reader(filled, project, NAME, UPSTREAM, checked=document)
+    reader.reading.references.update(whole.references)
+    if reader.keys.raw("policy") is None and reader.keys.raw("generation.vllm_cfg") is not None:
+        reader.bind(_EVALUATION)
+        return reader.reading
     usual = {"nemo_rl": UPSTREAM.split()[1], "vllm": "0.20.0"}
-    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
-    objective = _set_objective(filling, values)
-    set_hardware_of_training(filling, values, project)
-    set_policy(filling, values)
-    set_generation(filling, values, objective)
-    builder.default("evaluation.micro_batch_size", None, "validation generates; it keeps nothing for a backward pass")
-    if objective in ("sft", "dpo", "reward"):
-        batch = values.integer(*(f"{name}.val_micro_batch_size" for name in ("sft", "dpo", "rm")), least=1)
-        if batch:
-            filling.put("evaluation.micro_batch_size", batch)
-            builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
-    reading.problems = whole.problems + key_problems(document, NAME, known=("config",))
-    return reading
+    reader.versions(usual, project.versions, f"what {UPSTREAM} runs on")
+    reader.bind(TABLE.rows)
+    reader.reading.problems = whole.problems + key_problems(document, NAME, known=("config",))
+    return reader.reading
 
 
-def _set_objective(filling: Filling, values: Sections) -> str:
+def _set_objective(reader: Reader) -> None:
     """The algorithm whose section the file has: `grpo`, `dpo` ..."""
     for name, objective in _OBJECTIVES.items():
-        given = values.raw(name)
+        given = reader.keys.raw(name)
         if given is not None and given.entry.value.is_mapping:
-            filling.put("objective", given, objective)
-            return objective
-    filling.builder.assumed("objective", "sft", "no section of an algorithm; supervised fine-tuning")
-    return "sft"
+            reader.set("objective", given, objective)
+            return
+    reader.assumed("objective", "sft", "no section of an algorithm; supervised fine-tuning")
 
 
-describe, edits = written_by("nemo.rl_edits")
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "a training config")),
+        _set_objective,
+        set_framework,
+        set_gpus,
+        *DEGREES,
+        *POLICY,
+        *GENERATION,
+        *only(
+            lambda job: job.objective in ("sft", "dpo", "reward"),
+            Key(
+                "evaluation.micro_batch_size",
+                tuple(f"{name}.val_micro_batch_size" for name in ("sft", "dpo", "rm")), POSITIVE,
+                adds=False,
+            ),
+            Fixed(
+                "evaluation.keeps_logits", Derived(False, "only the loss is kept"),
+                when=lambda job: job.evaluation.micro_batch_size is not None,
+            ),
+        ),
+        Fixed(
+            "evaluation.micro_batch_size",
+            Default(None, "validation generates; it keeps nothing for a backward pass"),
+        ),
+    ),
+    says={
+        "activation_checkpointing": checkpointing_keys,
+        "method": method_keys,
+        "micro_batch_size": batch_keys,
+        "parallelism.zero.offload_optimizer.device": offload_keys,
+        "rl.vllm_gpu_memory_utilization": share_keys,
+    },
+    total="policy.train_global_batch_size",
+)  # fmt: skip
 
-
-FORMAT = Format(
-    NAME, "NeMo RL config", UPSTREAM, recognise, read, describe, edits, "`cluster.gpus_per_node` x `cluster.num_nodes`"
+FORMAT = Format.of_table(
+    NAME, "NeMo RL config", UPSTREAM, recognise, read, TABLE, "`cluster.gpus_per_node` x `cluster.num_nodes`"
 )

@@ -11,28 +11,28 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...source.node import Entry, Node, Span
-from ..core.arguments import Given
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP, may_shard
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, pretrains, runs_on
+from ..core.bindings.kinds import FLAG, INTEGER, POSITIVE, TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import LEAVE, NEVER, Default, Derived, Fixed, Key, Table, among, only, within
+from ..core.bindings.spelling import DTYPE, schedule
+from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.keys import key_problems
-from ..core.native import DTYPES, NativeConfig
+from ..core.sections import Moved, moved
 from ..core.world_size import SHARDED_GPUS, Stated, set_hardware
 from .model import config_of, families
+from .releases import MIDDLE, OLD, REPLICATE, SHARD, UPSTREAM, WITHOUT, places, release_of
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Arguments
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "torchtitan"
-UPSTREAM = "torchtitan 0.2.2"
-MIDDLE = "torchtitan 0.1.0"
-"""From `[parallelism]` on (785c34c99, March 2025) until `[compile]` (08b8b244f, August 2025): #1094, which took the
-embedding and the head out of FSDP's root, is three weeks older than the latter."""
-
-OLD = "torchtitan 0.0.2"
-"""Until `[parallelism]`: the version stood still from April 2024 to June 2025."""
-
-CHUNKS = 8
+_AC = "activation_checkpoint"
 
 _PRESET = re.compile(r"preset for (\d+)\s*([AHB]\d{2,3})?\s*GPUs?", re.IGNORECASE)
 _GPUS = {"H100": "h100-80gb"}
@@ -42,11 +42,6 @@ _CONVERTERS = {
     "float8": "float8", "mx": "mxfp8", "quantize.linear.float8": "float8", "quantize.linear.mx": "mxfp8",
 }  # fmt: skip
 """`model.converters` that change the dtype of products."""
-
-_SCHEDULES = {
-    "1f1b": "1f1b", "gpipe": "gpipe", "interleaved1f1b": "1f1b", "interleavedzerobubble": "zero_bubble",
-    "zbvzerobubble": "zero_bubble", "dualpipev": "dualpipe", "loopedbfs": "gpipe",
-}  # fmt: skip
 
 
 def recognise(document: Document) -> bool:
@@ -59,318 +54,308 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for models that are no language models of torchtitan's own."""
-    release = _release(document)
-    old = release == OLD
-    config = NativeConfig(NAME, release, document, project, "torchtitan")
-    builder = config.builder
-    builder.derived("kind", "training", "a pretraining run")
-    builder.derived("objective", "pretrain", "torchtitan pretrains")
-    builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
-    _set_model(config)
-    _set_lengths(config)
-    degrees = _set_parallelism(config, old=old)
-    _set_gpus(config, degrees)
-    _set_sharding(config, degrees, rooted=release != UPSTREAM)
-    _set_batch(config, degrees, old=old)
-    _set_precision(config, old=old)
-    _set_optimizer(config, old=old)
-    _set_checkpointing(config)
-    _set_compile(config, release)
-    builder.default("allocator.expandable_segments", True, "run_train.sh sets PYTORCH_CUDA_ALLOC_CONF")
-    config.fill()
-    config.reading.problems[:0] = _key_problems(config, old=old)
-    return config.reading
+    release = release_of(document)
+    reader = Reader(document, project, NAME, release, keys=Moved(document.root, places(document, release)))
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = _key_problems(reader)
+    return reader.reading
 
 
-def _release(document: Document) -> str:
-    """The release whose keys the file has; with `[compile]` it is a new one, whatever else is left in it."""
-    if document.root.get("compile") is not None:
-        return UPSTREAM
-    if document.root.find("training.batch_size") is not None and document.root.get("parallelism") is None:
-        return OLD
-    former = ("training.batch_size", "training.compile")
-    return MIDDLE if any(document.root.find(key) is not None for key in former) else UPSTREAM
-
-
-def _key_problems(config: NativeConfig, *, old: bool) -> list[Any]:
+def _key_problems(reader: Reader) -> list[Problem]:
     """Unknown keys; a module of one's own may add fields, so then only what looks like a typo counts.
 
-    No schema has the keys of MIDDLE, of which none is said to be unknown.
+    No schema has the keys of MIDDLE, of which none is said to be unknown. Words with commas stand for a list:
+    `ConfigManager` splits them (torchtitan 0.2.2 `config/manager.py`).
     """
-    if config.reading.upstream == MIDDLE:
+    if reader.upstream == MIDDLE:
         return []
-    problems = key_problems(config.document, "torchtitan_argparse" if old else NAME, known=("config",))
-    problems = [item for item in problems if not _listed(item)]
-    keys = config.keys
-    custom = keys.mapping("job").text("custom_config_module") or keys.mapping("experimental").text("custom_args_module")
-    if custom is None:
+    schema = "torchtitan_argparse" if reader.upstream == OLD else NAME
+    problems = [
+        item
+        for item in key_problems(reader.document, schema, known=("config",))
+        if item.kind != "wrong-type" or item.values["expected"] != "a list"
+    ]
+    if reader.given(TEXT, "job.custom_config_module", "experimental.custom_args_module") is None:
         return problems
     return [item for item in problems if item.kind != "unknown-key" or item.values["suggestion"]]
 
 
-def _listed(problem: Any) -> bool:
-    """Words with commas for a list: `ConfigManager` splits them (torchtitan 0.2.2 `config/manager.py`)."""
-    return bool(problem.kind == "wrong-type" and problem.values["expected"] == "a list")
-
-
-def _set_model(config: NativeConfig) -> None:
-    section = config.keys.mapping("model")
-    name, flavour = section.text("name"), section.text("flavor")
-    family = str(name.value) if name else "llama3"
+def _set_model(reader: Reader) -> None:
+    family, flavour = reader.value(TEXT, "model.name", default="llama3"), reader.given(TEXT, "model.flavor")
     if family not in families():
-        reason = f"model {family}: no language model of torchtitan's own"
-        raise NoJobError(config.document.path, reason)
+        raise NoJobError(reader.document.path, f"model {family}: no language model of torchtitan's own")
     if flavour is None:
-        stated = section.raw("flavor") is not None
-        config.builder.assumed("model", None, "model.flavor names no flavour" if stated else "no model.flavor is set")
+        stated = reader.keys.raw("model.flavor") is not None
+        reader.assumed("model", None, "model.flavor names no flavour" if stated else "no model.flavor is set")
         return
     model = config_of(family, flavour.value)
     note = f"the sizes of {family} {flavour.value}, as a {model['model_type']} of Transformers" if model else ""
-    config.put("model", flavour, model or f"{family} {flavour.value}", note)
+    reader.set("model", flavour, model or f"{family} {flavour.value}", note)
 
 
-def _set_lengths(config: NativeConfig) -> None:
-    training = config.keys.mapping("training")
-    name = "batch_size" if training.raw("batch_size") is not None else "local_batch_size"
-    config.count("micro_batch_size", training.integer(name, least=1), 8, training.blank(name))
-    config.count("sequence_length", training.integer("seq_len", least=1), 2048, training.blank("seq_len"))
-
-
-def _degree(config: NativeConfig, name: str, section: str, field: str | None = None) -> int:
-    given = config.keys.mapping(section).integer(f"{name}_degree")
-    if given is None:
-        return -1 if name == "data_parallel_shard" else 1
-    if field and given.value >= 1:
-        config.put(field, given)
-    return int(given.value)
-
-
-def _set_parallelism(config: NativeConfig, *, old: bool) -> dict[str, int]:
-    """The degrees; -1 for the shards is what the GPUs leave over. With tensor parallelism comes that of sequences."""
-    first, second = ("training", "experimental") if old else ("parallelism", "parallelism")
-    degrees = {
-        "replicate": _degree(config, "data_parallel_replicate", first),
-        "shard": _degree(config, "data_parallel_shard", first),
-        "tensor": _degree(config, "tensor_parallel", first, "parallelism.tensor"),
-        "pipeline": _degree(config, "pipeline_parallel", second, "parallelism.pipeline"),
-        "context": _degree(config, "context_parallel", second, "parallelism.context"),
-    }
-    expert = 1 if old else _degree(config, "expert_parallel", "parallelism", "parallelism.expert")
-    if expert > 1:
-        tensor = _degree(config, "expert_tensor_parallel", "parallelism")
-        note = "expert_tensor_parallel_degree"
-        config.builder.derived("parallelism.expert_tensor", tensor, note, "parallelism.expert")
-    if degrees["tensor"] > 1:
-        config.builder.derived("parallelism.sequence", True, "the plan shards norms by sequence", "parallelism.tensor")
-    section = config.keys.mapping(second)
-    off = section.flag("disable_loss_parallel") if not old else None
-    if off and off.value:
-        config.put("loss.parallel", off, False)
-    if degrees["pipeline"] > 1:
-        _set_pipeline(config, section, degrees["pipeline"])
-    return degrees
-
-
-def _set_pipeline(config: NativeConfig, section: Arguments, stages: int) -> None:
-    builder = config.builder
-    schedule = section.text("pipeline_parallel_schedule")
-    name = str(schedule.value).lower() if schedule else "1f1b"
-    if schedule and name in _SCHEDULES:
-        config.put("parallelism.pipeline_schedule", schedule, _SCHEDULES[name])
-    else:
-        builder.default("parallelism.pipeline_schedule", "1f1b")
-    layers = builder.job.model.get("num_hidden_layers") if isinstance(builder.job.model, dict) else None
-    each = section.integer("pipeline_parallel_layers_per_stage", least=1)
+def _set_pipeline(reader: Reader) -> None:
+    """Stages of a rank, and the local batch in micro batches of the pipeline."""
+    job = reader.job
+    word = reader.value(WORD, "parallelism.pipeline_parallel_schedule", default="1f1b")
+    layers = job.model.get("num_hidden_layers") if isinstance(job.model, dict) else None
+    each = reader.given(POSITIVE, "parallelism.pipeline_parallel_layers_per_stage")
     if each and layers:
-        chunks = max(1, -(-(layers + 2) // each.value) // stages)
-        config.put("parallelism.virtual_stages", each, chunks)
-    elif name not in ("1f1b", "gpipe"):
-        builder.default("parallelism.virtual_stages", 2, "a looped schedule has two stages a rank")
-    micro = section.integer("pipeline_parallel_microbatch_size", least=1)
-    local = builder.job.micro_batch_size or 1
-    size = min(local, micro.value if micro else 1)
-    builder.derived("parallelism.microbatches", max(1, local // size), "local batch over pipeline micro batches")
-    builder.derived("micro_batch_size", size, "pipeline_parallel_microbatch_size", "micro_batch_size")
+        chunks = max(1, -(-(layers + 2) // each.value) // job.parallelism.pipeline)
+        reader.set("parallelism.virtual_stages", each, chunks)
+    elif word not in ("1f1b", "gpipe"):
+        reader.default("parallelism.virtual_stages", 2, "a looped schedule has two stages a rank")
+    local = job.micro_batch_size or 1
+    micro = min(local, reader.value(POSITIVE, "parallelism.pipeline_parallel_microbatch_size", default=1))
+    reader.derived("parallelism.microbatches", max(1, local // micro), "local batch over pipeline micro batches")
+    reader.derived("micro_batch_size", micro, "pipeline_parallel_microbatch_size", "micro_batch_size")
 
 
-def _set_gpus(config: NativeConfig, degrees: dict[str, int]) -> None:
+def _product(reader: Reader) -> int:
+    """The ranks that the stated degrees make, where -1 shards count as one."""
+    plan, product = reader.job.parallelism, max(1, reader.value(INTEGER, SHARD, default=-1))
+    return product * reader.value(POSITIVE, REPLICATE, default=1) * plan.tensor * plan.pipeline * plan.context
+
+
+def _shards(reader: Reader) -> int:
+    """Ranks that divide the weights: -1 is what the GPUs leave over."""
+    stated = max(1, reader.value(INTEGER, SHARD, default=-1))
+    return max(1, (reader.job.hardware.gpus or 1) * stated // _product(reader))
+
+
+def _set_gpus(reader: Reader) -> None:
     """The product of the degrees where it is stated whole; else the GPUs of the header comment; else one node."""
-    builder = config.builder
+    shard, product, preset, project = reader.given(POSITIVE, SHARD), _product(reader), _preset(reader), reader.project
     stated = None
-    product = 1
-    for value in degrees.values():
-        product *= max(1, value)
-    preset = _preset(config.document)
-    if degrees["shard"] > 0:
-        section = config.document.root.find("parallelism.data_parallel_shard_degree")
-        entry = section or config.document.root.find("training.data_parallel_shard_degree")
-        if entry is not None:
-            stated = Stated(product, entry, "data_parallel_shard_degree", "the product of the degrees")
-    elif preset is not None:
-        stated = Stated(preset[0], preset[2].entry, "comment", "the header comment")
-    set_hardware(builder, config.project, stated, sharded=True)
-    if stated is None and config.project.gpus is None and product > SHARDED_GPUS:
-        builder.assumed("hardware.gpus", product, "the product of the degrees; -1 shards are up to the launch")
-    if preset is not None and preset[1] in _GPUS and config.project.gpu is None:
-        builder.from_entry("hardware.gpu", _GPUS[preset[1]], preset[2].entry, "comment", "the header comment")
-    gpus = builder.job.hardware.gpus or 1
-    if degrees["shard"] > 0 and gpus != product and config.project.gpus is not None:
-        entry = config.document.root.find("parallelism.data_parallel_shard_degree")
-        if entry is not None:
-            given = Given(degrees["shard"], entry, "parallelism.data_parallel_shard_degree")
-            message = "torchtitan stops: the degrees must make the world size"
-            config.contradiction(given, f"the degrees make {product} ranks of {gpus} GPUs", message)
-    degrees["shard"] = max(1, gpus * max(1, degrees["shard"] if degrees["shard"] > 0 else 1) // product)
+    if shard:
+        stated = Stated(product, shard.entry, "data_parallel_shard_degree", "the product of the degrees")
+    elif preset:
+        stated = Stated(preset[0], preset[2], "comment", "the header comment")
+    set_hardware(reader, project, stated, sharded=True)
+    if stated is None and project.gpus is None and product > SHARDED_GPUS:
+        reader.assumed("hardware.gpus", product, "the product of the degrees; -1 shards are up to the launch")
+    if preset and preset[1] in _GPUS and project.gpu is None:
+        reader.from_entry("hardware.gpu", _GPUS[preset[1]], preset[2], "comment", "the header comment")
+    if shard and project.gpus not in (None, product) and reader.upstream != OLD:
+        other = f"the degrees make {product} ranks of {reader.job.hardware.gpus or 1} GPUs"
+        reader.contradiction(shard, other, "torchtitan stops: the degrees must make the world size")
 
 
-def _preset(document: Document) -> tuple[int, str, Given] | None:
-    for comment in document.comments[:8]:
+def _preset(reader: Reader) -> tuple[int, str, Entry] | None:
+    for comment in reader.document.comments[:8]:
         match = _PRESET.search(comment.text)
         if match:
             node = Node("scalar", None, Span(comment.line, 1, comment.line, 1, 0, 0))
-            return int(match[1]), (match[2] or "").upper(), Given(int(match[1]), Entry(node, node), "comment")
+            return int(match[1]), (match[2] or "").upper(), Entry(node, node)
     return None
 
 
-def _set_sharding(config: NativeConfig, degrees: dict[str, int], *, rooted: bool) -> None:
-    """FSDP2 over shards and context parallel ranks, one unit a layer, embedding and head apart.
+def _no_fsdp(reader: Reader) -> Any:
+    shards = _shards(reader) * reader.job.parallelism.context
+    return Derived(None, "one data parallel shard") if shards < 2 else LEAVE
 
-    Until #1094 of July 2025 both were in the root (`rooted`), and the last layer stayed gathered for its backward.
-    """
-    builder = config.builder
-    if degrees["shard"] * degrees["context"] < 2:
-        builder.derived("parallelism.fsdp", None, "one data parallel shard")
+
+def _outer(reader: Reader) -> Default:
+    return Default("separate" if reader.upstream == UPSTREAM else "root", _APPLIED)
+
+
+def _reshards(policy: str, job: Job) -> bool:
+    return policy != "never" and (policy != "default" or job.parallelism.pipeline == 1)
+
+
+def _is_full(reader: Reader) -> bool:
+    fsdp = reader.job.parallelism.fsdp
+    return fsdp is not None and bool(fsdp.reshard_after_forward)
+
+
+def _keeps_last(reader: Reader) -> Any:
+    rooted = reader.upstream != UPSTREAM and _is_full(reader)
+    return Default(True, "apply_fsdp: FSDP would gather it again at once") if rooted else LEAVE
+
+
+def _replicas(reader: Reader) -> Any:
+    replicate = reader.value(POSITIVE, REPLICATE, default=1)
+    note = "replicas of data_parallel_shard_degree ranks"
+    return Derived(_shards(reader), note) if replicate > 1 else LEAVE
+
+
+def _set_batch(reader: Reader) -> None:
+    total, job = reader.given(POSITIVE, "training.global_batch_size"), reader.job
+    if total is None or reader.upstream == OLD:
+        usual = "global_batch_size: that of one step of all ranks"
+        reader.default("gradient_accumulation_steps", 1, usual)
         return
-    fsdp = "parallelism.fsdp."
-    note = "apply_fsdp of torchtitan/models/*/infra/parallelize.py"
-    for name, value in (("version", 2), ("wrap", "transformer"), ("outer", "root" if rooted else "separate")):
-        builder.default(f"{fsdp}{name}", value, note)
-    builder.default(f"{fsdp}sync_each_batch", True, "train.py never puts the reduction of gradients off")
-    section = config.keys.mapping("parallelism")
-    reshard = section.text("fsdp_reshard_after_forward")
-    policy = reshard.value if reshard else "default"
-    keeps = policy == "never" or (policy == "default" and degrees["pipeline"] > 1)
-    if reshard:
-        config.put(f"{fsdp}reshard_after_forward", reshard, not keeps)
-    else:
-        builder.default(f"{fsdp}reshard_after_forward", not keeps, "default: not with pipeline stages")
-    if rooted and not keeps:
-        builder.default(f"{fsdp}keeps_last_layer_gathered", True, "apply_fsdp: FSDP would gather it again at once")
-    builder.derived(f"{fsdp}sharding", "shard_grad_op" if keeps else "full_shard", "fsdp_reshard_after_forward")
-    training = config.keys.mapping("training")
-    for key, name, usual in (
-        ("mixed_precision_param", "param_dtype", "bfloat16"),
-        ("mixed_precision_reduce", "reduce_dtype", "float32"),
-    ):
-        given = training.text(key)
-        if given and given.value in DTYPES:
-            config.put(f"{fsdp}mixed_precision.{name}", given, DTYPES[given.value])
-        else:
-            builder.default(f"{fsdp}mixed_precision.{name}", usual)
-    offload = training.flag("enable_cpu_offload")
-    if offload:
-        config.put(f"{fsdp}offload", offload)
-    if degrees["replicate"] > 1:
-        builder.derived(f"{fsdp}shard_size", degrees["shard"], "replicas of data_parallel_shard_degree ranks")
+    local = (job.micro_batch_size or 1) * (job.parallelism.microbatches or 1)
+    ranks = _shards(reader) * reader.value(POSITIVE, REPLICATE, default=1)
+    steps = max(1, total.value // (local * ranks))
+    reader.set("gradient_accumulation_steps", total, steps, f"over {ranks} ranks of {local} rows")
 
 
-def _set_batch(config: NativeConfig, degrees: dict[str, int], *, old: bool) -> None:
-    given = config.keys.mapping("training").integer("global_batch_size", least=1)
-    local = config.builder.job.micro_batch_size or 1
-    if degrees["pipeline"] > 1:
-        local *= config.builder.job.parallelism.microbatches or 1
-    ranks = max(1, degrees["shard"]) * max(1, degrees["replicate"])
-    if given and not old:
-        steps = max(1, given.value // (local * ranks))
-        config.put("gradient_accumulation_steps", given, steps, f"over {ranks} ranks of {local} rows")
-    else:
-        config.builder.default("gradient_accumulation_steps", 1, "global_batch_size: that of one step of all ranks")
+def _converted(names: list[str], _job: Job) -> Any:
+    return next((_CONVERTERS[name] for name in reversed(names) if name in _CONVERTERS), Unsaid.OTHER)
 
 
-def _set_precision(config: NativeConfig, *, old: bool) -> None:
-    builder, training = config.builder, config.keys.mapping("training")
-    dtype = training.text("dtype")
-    if dtype and dtype.value in DTYPES:
-        config.put("weights.dtype", dtype, DTYPES[dtype.value])
-    else:
-        builder.default("weights.dtype", "float32")
-    if builder.job.parallelism.fsdp is None:
-        builder.default("precision.autocast", "bfloat16", "without FSDP torchtitan uses autocast (maybe_enable_amp)")
-    converters = config.keys.mapping("model").words("converters")
-    named = converters.value if converters else []
-    on = config.keys.mapping("float8").flag("enable_float8_linear") if old else None
-    if on and on.value:
-        config.put("precision.compute", on, "float8")
-    for name in named if converters else ():
-        if name in _CONVERTERS and converters:
-            config.put("precision.compute", converters, _CONVERTERS[name])
+def _set_float8(reader: Reader) -> None:
+    on = reader.on("float8.enable_float8_linear") if reader.upstream == OLD else None
+    if on and not reader.has_set("precision.compute"):
+        reader.set("precision.compute", on, "float8")
 
 
-def _set_optimizer(config: NativeConfig, *, old: bool) -> None:
-    section = config.keys.mapping("optimizer")
-    name, manner = section.text("name"), section.text("implementation")
-    fused = section.flag("fused")
-    spelled = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "for-loop": "adamw_torch_forloop"}
-    how = manner.value if manner else "fused" if not old or (fused and fused.value) else "foreach"
-    value = spelled.get(how, "adamw_torch_fused")
-    given = manner or name or fused
-    if given:
-        config.put("optimizer.name", given, value)
-    else:
-        config.builder.default("optimizer.name", value)
-    early = section.flag("early_step_in_backward")
-    if early:
-        config.put("optimizer.in_backward", early)
+def _set_optimizer(reader: Reader) -> None:
+    """AdamW, which is fused unless told otherwise; in the argparse days where `fused` is on."""
+    if not reader.has_set("optimizer.name"):
+        fused = reader.given(FLAG, "optimizer.fused")
+        foreach = reader.upstream == OLD and not (fused and fused.value)
+        name = "adamw_torch" if foreach else "adamw_torch_fused"
+        reader.set("optimizer.name", reader.given(TEXT, "optimizer.name") or fused, name)
 
 
-def _set_checkpointing(config: NativeConfig) -> None:
+def _set_checkpointing(reader: Reader) -> None:
     """`full`; `selective` by operator ("op": every second product is kept) or every n-th layer."""
-    section = config.keys.mapping("activation_checkpoint")
-    mode, option = section.text("mode"), section.raw("selective_ac_option")
-    chosen = mode.value if mode else "selective"
-    how = str(option.value) if option else "2"
-    field = "activation_checkpointing"
+    mode, option = reader.given(TEXT, f"{_AC}.mode"), reader.keys.raw(f"{_AC}.selective_ac_option")
+    chosen, how = mode.value if mode else "selective", str(option.value) if option else "2"
     by_layer = chosen == "selective" and how.isdigit()
     value = chosen if chosen in ("none", "full") else "full" if by_layer else "selective"
-    if mode:
-        config.put(field, mode, value)
-    else:
-        config.builder.default(field, value, "mode selective: every second layer")
+    reader.set("activation_checkpointing", mode, value, "" if mode else "mode selective: every second layer")
     if by_layer:
-        every = max(1, int(how[:6]))
-        if option:
-            config.put("checkpoint_every", option, every)
-        else:
-            config.builder.default("checkpoint_every", every)
+        reader.set("checkpoint_every", option, max(1, int(how[:6])))
     elif value == "selective":
-        config.builder.derived("checkpoint_policy", "every_second_matmul", "selective by operator", field)
+        reader.derived("checkpoint_policy", "every_second_matmul", "selective by operator", "activation_checkpointing")
 
 
-def _set_compile(config: NativeConfig, release: str) -> None:
+def _set_compile(reader: Reader) -> None:
     """The layers and the loss, which `components` names apart since 0.2.
 
     Before `[parallelism]`, `training.compile` took the loss along from October (e10cb9494) to December 2024, when #755
     turned that off; #1033 of April 2025 turned it on again.
     """
-    builder = config.builder
-    section = config.keys.mapping("compile" if release == UPSTREAM else "training")
-    on = section.flag("enable" if release == UPSTREAM else "compile")
-    parts = section.raw("components")
+    given, parts = reader.given(FLAG, "compile.enable"), reader.keys.raw("compile.components")
     named = parts.value if parts and isinstance(parts.value, list) else ["model", "loss"]
-    if on:
-        config.put("compile", on, bool(on.value) and "model" in named)
-    whole = bool(on and on.value)
-    compiled = whole and "loss" in named and release != OLD
-    builder.derived("loss.compiled", compiled, "compile.components", "compile" if on else None)
-    if whole and release == OLD:
-        builder.job.unstated.append("loss.compiled")
-    builder.default("loss.upcast", "loss", "cross_entropy_loss makes the logits float32 (components/loss.py)")
+    whole, old = bool(given and given.value), reader.upstream == OLD
+    if given:
+        reader.set("compile", given, whole and "model" in named)
+    compiled = whole and "loss" in named and not old
+    reader.derived("loss.compiled", compiled, "compile.components", "compile" if given else None)
+    if whole and old:
+        reader.job.unstated.append("loss.compiled")
 
 
-describe, edits = written_by("torchtitan.edits")
+def _batch(reading: Reading, value: int) -> Keys | None:
+    """Pipelines cut the local batch into micro batches of their own."""
+    return {"training.local_batch_size": value} if reading.job.parallelism.pipeline == 1 else None
 
 
-FORMAT = Format(
-    NAME, "torchtitan config", UPSTREAM, recognise, read, describe, edits,
+def _checkpointing(_reading: Reading, value: str) -> Keys | None:
+    return {f"{_AC}.mode": value} if value in ("none", "full") else None
+
+
+def _sharding(_reading: Reading, value: str) -> Keys | None:
+    """All ranks that no other degree takes; -1 is torchtitan's word for them."""
+    return {SHARD: -1, REPLICATE: 1} if value == "full_shard" else None
+
+
+def _is_newer(reading: Reading, changes: dict[str, Any]) -> bool:
+    """Whether the file's release has no key for a part of a change."""
+    return any(reading.upstream in WITHOUT.get(path, ()) for path in changes)
+
+
+_APPLIED = "apply_fsdp of torchtitan/models/*/infra/parallelize.py"
+
+_DEGREES = within(
+    "parallelism",
+    Key("parallelism.tensor", "tensor_parallel_degree", POSITIVE),
+    Key("parallelism.pipeline", "pipeline_parallel_degree", POSITIVE),
+    Key("parallelism.context", "context_parallel_degree", POSITIVE),
+    Key("parallelism.expert", "expert_parallel_degree", POSITIVE),
+    Fixed(
+        "parallelism.expert_tensor",
+        lambda reader: Derived(
+            reader.value(POSITIVE, "parallelism.expert_tensor_parallel_degree", default=1),
+            "expert_tensor_parallel_degree", "parallelism.expert",
+        ),
+        when=lambda job: job.parallelism.expert > 1,
+    ),
+    Fixed(
+        "parallelism.sequence", Derived(True, "the plan shards norms by sequence", "parallelism.tensor"),
+        when=lambda job: job.parallelism.tensor > 1,
+    ),
+    Key("loss.parallel", "disable_loss_parallel", FLAG, to={True: False}),
+    *only(
+        lambda job: job.parallelism.pipeline > 1,
+        Key("parallelism.pipeline_schedule", "pipeline_parallel_schedule", schedule(), "1f1b"),
+        _set_pipeline,
+    ),
+)  # fmt: skip
+"""The degrees; with tensor parallelism comes that of sequences."""
+
+_FSDP2 = only(
+    may_shard,
+    Fixed(f"{FSDP}version", Default(2, _APPLIED)),
+    Fixed(f"{FSDP}wrap", Default("transformer", _APPLIED)),
+    Fixed(f"{FSDP}outer", _outer),
+    Fixed(f"{FSDP}sync_each_batch", Default(True, "train.py never puts the reduction of gradients off")),
+    Key(
+        f"{FSDP}reshard_after_forward", "parallelism.fsdp_reshard_after_forward", TEXT,
+        lambda reader: Default(_reshards("default", reader.job), "default: not with pipeline stages"), _reshards,
+    ),
+    Fixed(f"{FSDP}keeps_last_layer_gathered", _keeps_last),
+    Fixed(
+        f"{FSDP}sharding",
+        lambda reader: Derived("full_shard" if _is_full(reader) else "shard_grad_op", "fsdp_reshard_after_forward"),
+    ),
+    Key(f"{FSDP}mixed_precision.param_dtype", "training.mixed_precision_param", DTYPE, "bfloat16"),
+    Key(f"{FSDP}mixed_precision.reduce_dtype", "training.mixed_precision_reduce", DTYPE, "float32"),
+    Key(f"{FSDP}offload", "training.enable_cpu_offload", FLAG),
+    Fixed(f"{FSDP}shard_size", _replicas),
+)  # fmt: skip
+"""FSDP2 over shards and context parallel ranks, one unit a layer, embedding and head apart.
+
+Until #1094 of July 2025 both were in the root, and the last layer stayed gathered for its backward.
+"""
+
+TABLE = Table(
+    (
+        *runs_on("torchtitan"),
+        *pretrains("torchtitan", "a pretraining run"),
+        _set_model,
+        size("micro_batch_size", "training.local_batch_size", 8),
+        size("sequence_length", "training.seq_len", 2048),
+        *_DEGREES,
+        _set_gpus,
+        Fixed("parallelism.fsdp", _no_fsdp),
+        *_FSDP2,
+        _set_batch,
+        Key("weights.dtype", "training.dtype", DTYPE, "float32", back=among("bfloat16", "float32")),
+        Fixed(
+            "precision.autocast", Default("bfloat16", "without FSDP torchtitan uses autocast (maybe_enable_amp)"),
+            when=lambda job: job.parallelism.fsdp is None,
+        ),
+        Key("precision.compute", "model.converters", WORDS, to=_converted),
+        _set_float8,
+        Key(
+            "optimizer.name", "optimizer.implementation", TEXT,
+            to={"fused": "adamw_torch_fused", "foreach": "adamw_torch", "for-loop": "adamw_torch_forloop"},
+            other="adamw_torch_fused", back=NEVER,
+        ),
+        _set_optimizer,
+        Key("optimizer.in_backward", "optimizer.early_step_in_backward", FLAG, back=NEVER),
+        _set_checkpointing,
+        _set_compile,
+        Key("compile", "compile.enable", FLAG),
+        Fixed("loss.upcast", Default("loss", "cross_entropy_loss makes the logits float32 (components/loss.py)")),
+        Fixed("allocator.expandable_segments", Default(True, "run_train.sh sets PYTORCH_CUDA_ALLOC_CONF")),
+        *USUAL,
+    ),
+    says={
+        "micro_batch_size": _batch,
+        "activation_checkpointing": _checkpointing,
+        "parallelism.fsdp.sharding": _sharding,
+    },
+    total="training.global_batch_size",
+    refuses=_is_newer,
+    spelled=lambda reading, key: moved(key, places(reading.config, reading.upstream)),
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "torchtitan config", UPSTREAM, recognise, read, TABLE,
     "the product of the degrees, or the GPUs of the header comment",
 )  # fmt: skip

@@ -10,7 +10,7 @@ import os
 from functools import cache
 from typing import Any
 
-from ..core.native import decoder, multiple
+from ..core.decoder_config import decoder, multiple
 
 _VOCABULARY = {"llama2": 32000, "llama3": 128256}
 """Where the flavour leaves it to the tokenizer."""

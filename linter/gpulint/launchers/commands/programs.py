@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.core.format import Problem
-from ...formats.core.registry import find, recognise
+from ...formats.core.registry import is_of, recognise
 from ...source.document import SourceError
 from ...source.read import parse
 from .flags import Manner, overlaid, read_flags
@@ -291,9 +291,9 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         form = recognise(document) if document is not None else None
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
-    if find("slime").recognise(flags.document):
+    if is_of(flags.document, "slime"):
         return Begun("slime", flags.document)
-    if find("megatron").recognise(flags.document) and not _GENERATES.search(program.name.text):
+    if is_of(flags.document, "megatron") and not _GENERATES.search(program.name.text):
         return Begun("megatron", flags.document, foreign=True)
     arguments = read_flags(program.words, file, Manner(underscored=True)).document
-    return Begun("hf_trainer", arguments) if find("hf_trainer").recognise(arguments) else None
+    return Begun("hf_trainer", arguments) if is_of(arguments, "hf_trainer") else None

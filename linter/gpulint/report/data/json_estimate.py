@@ -3,97 +3,62 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from ...declared import plain
+from . import shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...estimator.estimate import Estimate
+    from ...estimator.estimate import Estimate, HostMemory, KvCache
     from ...estimator.terms import Term
-
-SCHEMA = "gpulint-estimate/1"
 
 
 def render(estimates: Iterable[tuple[str, Estimate]], *, explain: bool = False) -> str:
     """(file, estimate) pairs as JSON text, with their derivation on request; `schemas/estimate.json` describes it."""
-    found = [as_object(file, item, explain=explain) for file, item in estimates]
-    return json.dumps({"schema": SCHEMA, "estimates": found}, indent=2)
+    found = tuple(_estimate(file, item, explain=explain) for file, item in estimates)
+    return json.dumps(plain(shape.Estimates(shape.ESTIMATE, found)), indent=2)
 
 
-def as_object(file: str, estimate: Estimate, *, explain: bool = False) -> dict[str, Any]:
+def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
     """One estimate as plain data; integers are bytes on the fullest GPU."""
-    kv_cache, capacity = estimate.kv_cache, estimate.capacity
-    return {
-        "file": file,
-        "kind": estimate.kind,
-        "model": {
-            "id": estimate.model_id,
-            "parameters": estimate.parameters,
-            "trainable_parameters": estimate.trainable_parameters,
-        },
-        "per_gpu": per_gpu(estimate),
-        "components": estimate.components,
-        "phases": {phase.name: phase.allocated for phase in estimate.phases},
-        "peak_phase": estimate.peak_phase,
-        "fullest": estimate.fullest,
-        "kv_cache": kv_cache
-        and {
-            "bytes_per_token": kv_cache.bytes_per_token,
-            "tokens": kv_cache.tokens,
-            "max_concurrency": kv_cache.max_concurrency,
-            **({"tokens_low": kv_cache.low, "tokens_high": kv_cache.high} if kv_cache.low is not None else {}),
-        },
-        "capacity": capacity and {"gpu": capacity.gpu, "total": capacity.total, "usable": capacity.usable},
-        "host": estimate.host,
-        "host_memory": host_memory(estimate),
-        "verdict": estimate.verdict,
-        "refusal": estimate.refusal,
-        "assumptions": [
-            {
-                "field": item.field,
-                "value": item.value,
-                "origin": item.origin,
-                **({"low": item.low} if item.low else {}),
-                **({"high": item.high} if item.high else {}),
-            }
+    found: dict[str, Any] = plain(_estimate(file, estimate))
+    return found
+
+
+def _estimate(file: str, estimate: Estimate, *, explain: bool = False) -> shape.Estimate:
+    return shape.Estimate(
+        file=file,
+        kind=cast("shape.Kind", estimate.kind),
+        model=shape.Model(estimate.model_id, estimate.parameters, estimate.trainable_parameters),
+        per_gpu=estimate.per_gpu,
+        components=shape.Components(**estimate.components),
+        phases={phase.name: phase.allocated for phase in estimate.phases},
+        peak_phase=estimate.peak_phase,
+        fullest=estimate.fullest,
+        kv_cache=None if estimate.kv_cache is None else _kv_cache(estimate.kv_cache),
+        capacity=estimate.capacity,
+        host=estimate.host,
+        host_memory=None if estimate.host_memory is None else _host_memory(estimate.host_memory),
+        verdict=estimate.verdict,
+        refusal=estimate.refusal,
+        assumptions=tuple(
+            shape.Assumption(item.field, item.value, item.origin, item.low or None, item.high or None)
             for item in estimate.assumptions
-        ],
-        **({"terms": [_term(term) for term in estimate.terms]} if explain else {}),
-    }
+        ),
+        terms=tuple(map(_term, estimate.terms)) if explain else None,
+    )
 
 
-def _term(term: Term) -> dict[str, Any]:
-    return {
-        "component": term.component,
-        "bytes": term.size,
-        "formula": term.formula,
-        "label": term.label,
-        "source": term.source,
-    }
+def _kv_cache(cache: KvCache) -> shape.KvCache:
+    bounds = () if cache.low is None else (cache.low, cache.high)
+    return shape.KvCache(cache.bytes_per_token, cache.tokens, cache.max_concurrency, *bounds)
 
 
-def host_memory(estimate: Estimate) -> dict[str, int] | None:
-    """Main memory of one node in bytes, by phase; None where nothing is said of it."""
-    found = estimate.host_memory
-    if found is None:
-        return None
-    return {
-        "load": found.load,
-        "train": found.train,
-        "save": found.save,
-        "pinned": found.pinned,
-        "peak": found.peak,
-        "high": found.high,
-    }
+def _host_memory(host: HostMemory) -> shape.HostMemory:
+    return shape.HostMemory(host.load, host.train, host.save, host.pinned, host.peak, host.high)
 
 
-def per_gpu(estimate: Estimate) -> dict[str, int]:
-    """The tiers of one GPU in bytes."""
-    tiers = estimate.per_gpu
-    return {
-        "allocated": tiers.allocated,
-        "reserved": tiers.reserved,
-        "process": tiers.process,
-        "low": tiers.low,
-        "high": tiers.high,
-    }
+def _term(term: Term) -> shape.Term:
+    return shape.Term(term.component, term.size, term.formula, term.label, term.source)

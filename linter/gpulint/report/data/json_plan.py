@@ -3,51 +3,51 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from .json_estimate import per_gpu
+from ...declared import plain
+from . import shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ...estimator.estimate import Verdict
+    from ...finding import Applicability
     from ...rules.suggest.plan import Plan, Row
-
-SCHEMA = "gpulint-plan/1"
 
 
 def render(plans: Iterable[tuple[str, Plan]], sort: str) -> str:
     """(file, plan) pairs as JSON text; `schemas/plan.json` describes it."""
-    found = [as_object(file, plan, sort) for file, plan in plans]
-    return json.dumps({"schema": SCHEMA, "plans": found}, indent=2)
+    found = tuple(_plan(file, plan, sort) for file, plan in plans)
+    return json.dumps(plain(shape.Plans(shape.PLAN, found)), indent=2)
 
 
-def as_object(file: str, plan: Plan, sort: str) -> dict[str, Any]:
-    """One plan as plain data; integers are bytes on the fullest GPU."""
+def _plan(file: str, plan: Plan, sort: str) -> shape.Plan:
     gpu = plan.facts.gpu
-    return {
-        "file": file,
-        "kind": plan.now.kind,
-        "model": plan.now.model_id,
-        "gpus": plan.facts.job.world_size,
-        "gpu": gpu and gpu.name,
-        "usable": gpu and gpu.usable,
-        "now": {"per_gpu": per_gpu(plan.now), "verdict": plan.now.verdict},
-        "rows": [_row(row) for row in plan.in_order(sort)],
-        "absent": [item._asdict() for item in plan.absent],
-        "fits_on": list(plan.fitting),
-    }
+    return shape.Plan(
+        file=file,
+        kind=cast("shape.Kind", plan.now.kind),
+        model=plan.now.model_id,
+        gpus=plan.facts.job.world_size,
+        gpu=gpu and gpu.name,
+        usable=gpu and gpu.usable,
+        now=shape.Now(plan.now.per_gpu, plan.now.verdict),
+        rows=tuple(map(_row, plan.in_order(sort))),
+        absent=tuple(shape.Absent(item.recipe, item.reason) for item in plan.absent),
+        fits_on=tuple(plan.fitting),
+    )
 
 
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "kind": row.kind,
-        "change": row.change,
-        "recipe": row.recipe or None,
-        "per_gpu": per_gpu(row.estimate),
-        "host": row.estimate.host,
-        "verdict": row.verdict,
-        "reason": row.reason,
-        "cost": row.cost or None,
-        "applicability": row.fix,
-        "edits": [{"path": edit.path, "start": edit.start, "end": edit.end, "text": edit.text} for edit in row.edits],
-    }
+def _row(row: Row) -> shape.Row:
+    return shape.Row(
+        kind=cast("shape.RowKind", row.kind),
+        change=row.change,
+        recipe=row.recipe or None,
+        per_gpu=row.estimate.per_gpu,
+        host=row.estimate.host,
+        verdict=cast("Verdict", row.verdict),
+        reason=row.reason,
+        cost=row.cost or None,
+        applicability=cast("Applicability | None", row.fix),
+        edits=row.edits,
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from ...declared import plain
+from . import shape
 
 if TYPE_CHECKING:
+    from ...estimator.estimate import Estimate
     from ...finding import Finding, Location, Report, Suggestion
-
-SCHEMA = "gpulint-report/1"
 
 
 def render(report: Report) -> str:
@@ -18,62 +20,70 @@ def render(report: Report) -> str:
 
 def as_object(report: Report) -> dict[str, Any]:
     """The report as plain data."""
-    return {
-        "schema": SCHEMA,
-        "files": [
-            {
-                "path": file.path,
-                "format": file.format,
-                "status": file.status,
-                "reason": file.reason or None,
-                "line": file.line or None,
-                "column": file.column or None,
-            }
-            for file in report.files
-        ],
-        "findings": [finding_object(finding) for finding in report.findings],
-        "summary": {
-            "files": len(report.files),
-            "checked": report.count("checked"),
-            "skipped": report.count("skipped"),
-            "errors": report.count("error"),
-            "suppressed": report.suppressed,
-            "baselined": report.baselined,
-            "gone": report.gone,
-            "findings": report.severity_counts(),
-        },
-    }
+    files = tuple(
+        shape.File(
+            path=file.path,
+            format=file.format,
+            status=file.status,
+            reason=file.reason or None,
+            line=file.line or None,
+            column=file.column or None,
+        )
+        for file in report.files
+    )
+    summary = shape.Summary(
+        files=len(report.files),
+        checked=report.count("checked"),
+        skipped=report.count("skipped"),
+        errors=report.count("error"),
+        suppressed=report.suppressed,
+        baselined=report.baselined,
+        gone=tuple(report.gone),
+        findings=shape.Severities(**report.severity_counts()),
+    )
+    found: dict[str, Any] = plain(shape.Report(shape.REPORT, files, tuple(map(_finding, report.findings)), summary))
+    return found
 
 
 def finding_object(finding: Finding) -> dict[str, Any]:
     """One finding as plain data."""
-    out: dict[str, Any] = {
-        "rule": finding.rule,
-        "name": finding.name,
-        "severity": finding.severity,
-        "confidence": finding.confidence,
-        **place(finding.location),
-        "message": finding.message,
-        "notes": list(finding.notes),
-        "related": [{**place(location), "label": location.label} for location in finding.related],
-        "suggestions": [_suggestion(suggestion) for suggestion in finding.suggestions],
-        "fingerprint": finding.fingerprint,
-    }
-    if finding.estimate is not None:
-        from .json_estimate import per_gpu
-
-        estimate = finding.estimate
-        out["estimate"] = {
-            "per_gpu": per_gpu(estimate),
-            "components": estimate.components,
-            "peak_phase": estimate.peak_phase,
-            "verdict": estimate.verdict,
-        }
-    return out
+    found: dict[str, Any] = plain(_finding(finding))
+    return found
 
 
-def place(location: Location) -> dict[str, Any]:
-    """A location as path, line, column, end_line and end_column."""
+def _finding(finding: Finding) -> shape.Finding:
+    return shape.Finding(
+        rule=finding.rule,
+        name=finding.name,
+        severity=finding.severity,
+        confidence=cast("shape.Confidence", finding.confidence),
+        **_place(finding.location),
+        message=finding.message,
+        notes=finding.notes,
+        related=tuple(shape.Label(**_place(location), label=location.label) for location in finding.related),
+        suggestions=tuple(map(_suggestion, finding.suggestions)),
+        fingerprint=finding.fingerprint,
+        estimate=None if finding.estimate is None else _peak(finding.estimate),
+    )
+
+
+def _suggestion(suggestion: Suggestion) -> shape.Suggestion:
+    return shape.Suggestion(
+        text=suggestion.text,
+        per_gpu=suggestion.per_gpu,
+        effect=suggestion.effect,
+        cost=suggestion.cost or None,
+        applicability=suggestion.applicability,
+        edits=suggestion.edits,
+    )
+
+
+def _peak(estimate: Estimate) -> shape.FindingEstimate:
+    components = shape.Components(**estimate.components)
+    return shape.FindingEstimate(estimate.per_gpu, components, estimate.peak_phase, estimate.verdict)
+
+
+def _place(location: Location) -> dict[str, Any]:
     span = location.span
     return {
         "path": location.path,
@@ -81,17 +91,4 @@ def place(location: Location) -> dict[str, Any]:
         "column": span.column,
         "end_line": span.end_line,
         "end_column": span.end_column,
-    }
-
-
-def _suggestion(suggestion: Suggestion) -> dict[str, Any]:
-    return {
-        "text": suggestion.text,
-        "per_gpu": suggestion.per_gpu,
-        "effect": suggestion.effect,
-        "cost": suggestion.cost or None,
-        "applicability": suggestion.applicability,
-        "edits": [
-            {"path": edit.path, "start": edit.start, "end": edit.end, "text": edit.text} for edit in suggestion.edits
-        ],
     }

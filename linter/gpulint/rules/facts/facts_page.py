@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...job.declared import meaning_of
+from ...declared import meaning_of
 from ...job.job import job_fields
 from ..syntax import ARITY
 from .facts import FACTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...job.declared import unit_of
+from ...declared import unit_of
 from ...job.job import field_paths, job_fields
 from ..quantity import CONSTANTS
 from . import fact_modules  # noqa: F401  (they register their facts)

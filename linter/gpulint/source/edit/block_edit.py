@@ -36,7 +36,7 @@ def insert(document: Document, mapping: Node, values: dict[str, Any], near: Entr
 def fill(document: Document, values: dict[str, Any]) -> Piece:
     """The first keys of a file that holds none."""
     text = document.text
-    lines = yaml_writer.block(values, 0, yaml_writer.Style())
+    lines = yaml_writer.block(values, 0, yaml_writer.DEFAULT_STYLE)
     newline = line_break(text)
     start = "" if not text or text[-1] in "\r\n\ufeff" else newline
     return Piece(len(text), len(text), start + newline.join(lines) + newline)

@@ -1,20 +1,27 @@
-"""Python values as YAML text that PyYAML reads back as the same values."""
+"""Python values as YAML text that PyYAML reads back as the same values.
+
+ruamel.yaml writes them, as YAML 1.1 and in the indentation of the file that they are put into. It is imported with the
+first value that is more than a word or a whole number, which most fixes write.
+
+It does not write the rest of the file: a round trip through it keeps comments, but not every byte (quotes of keys,
+blanks before comments, line breaks of folded text, a byte order mark). The modules beside this one replace spans of the
+text and put these lines there, so what an edit does not name stays as it is.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..document import SourceError
 from ..yaml.scalar import is_string
 
 if TYPE_CHECKING:
+    from ruamel.yaml import YAML
+
     from ..node import Node
 
-_SURELY_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\x1b": "\\e"}
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-_ESCAPED = re.compile(f'["\\\\]|{_UNPRINTABLE.pattern}')
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
 class Style(NamedTuple):
@@ -22,6 +29,9 @@ class Style(NamedTuple):
 
     step: int = 2
     sequence: int = 2
+
+
+DEFAULT_STYLE = Style()
 
 
 def style_of(root: Node) -> Style:
@@ -43,94 +53,94 @@ def style_of(root: Node) -> Style:
     return Style(step if step > 0 else 2, max(found.get("sequence", step or 2), 0))
 
 
-def scalar(value: Any, flow: bool = False) -> str:
-    """A scalar, or an empty collection, on one line. Raises TypeError for anything else."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return _float(value)
-    if isinstance(value, str):
-        return _string(value, "[{}]" if flow else "k: {}")
-    if value in ([], {}):
-        return "[]" if isinstance(value, list) else "{}"
-    raise TypeError(f"{type(value).__name__} is not a YAML scalar")
+def scalar(value: Any) -> str:
+    """A scalar, or an empty collection, on one line of a block. Raises TypeError for anything else."""
+    if value and isinstance(value, list | dict):
+        raise TypeError(f"{type(value).__name__} is not a YAML scalar")
+    return _word(value) or _written({"k": value}).removeprefix("k: ")
 
 
 def key(name: Any, flow: bool = False) -> str:
     """A mapping key."""
-    if isinstance(name, str):
-        return _string(name, "{{{}: 1}}" if flow else "{}: 1")
-    return scalar(name, flow)
+    return _word(name) or _written({name: 1}, flow=flow).strip("{}").removesuffix(": 1")
 
 
 def flow(value: Any) -> str:
     """A value on one line, collections in brackets."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key(name, True)}: {flow(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(flow(item) for item in value) + "]"
-    return scalar(value, True)
+    return _word(value) or _written([value], flow=True)[1:-1]
 
 
 def block(value: Any, indent: int, style: Style) -> list[str]:
-    """The lines of a non-empty mapping or list in block style, from column `indent` (0-based)."""
-    margin = " " * indent
-    lines: list[str] = []
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if item and isinstance(item, dict | list):
-                lines.append(f"{margin}{key(name)}:")
-                lines += block(item, indent + (style.step if isinstance(item, dict) else style.sequence), style)
-            else:
-                lines.append(f"{margin}{key(name)}: {scalar(item)}")
-        return lines
-    for item in value:
-        if item and isinstance(item, dict | list):
-            first, *rest = block(item, indent + 2, style)
-            lines += [f"{margin}- {first.lstrip(' ')}", *rest]
-        else:
-            lines.append(f"{margin}- {scalar(item)}")
-    return lines
+    """The lines of a mapping or list in block style, from column `indent` (0-based); none of an empty one."""
+    lines = _written(value, style).split("\n") if value else []
+    moved = indent - (style.sequence if isinstance(value, list) else 0)  # ruamel.yaml indents a list that is the root
+    return [" " * moved + line if moved >= 0 else line[-moved:] for line in lines]
 
 
-def _float(value: float) -> str:
-    if value != value:
-        return ".nan"
-    if value in (float("inf"), float("-inf")):
-        return ".inf" if value > 0 else "-.inf"
-    text = repr(value)
-    mantissa, exponent, power = text.partition("e")
-    # PyYAML reads 1e-05 as a string: a float needs its point.
-    return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else text
+def _word(value: Any) -> str:
+    """A value that is sure to be one plain word, "" for any other."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool | int):
+        return str(value).lower()
+    return value if isinstance(value, str) and _WORD.fullmatch(value) and is_string(value) else ""
 
 
-def _string(text: str, frame: str) -> str:
-    """Plain where PyYAML reads that back as the same string in its frame, else in quotes."""
-    if _UNPRINTABLE.search(text):
-        return '"' + _ESCAPED.sub(_escape, text) + '"'
-    if is_string(text) and (_SURELY_PLAIN.fullmatch(text) or _reads_back(text, frame)):
-        return text
-    if '"' in text or "\\" in text:
-        return "'" + text.replace("'", "''") + "'"
-    return f'"{text}"'
+def _written(value: Any, style: Style = DEFAULT_STYLE, *, flow: bool = False) -> str:
+    from io import StringIO
+
+    yaml = _yaml()
+    yaml.default_flow_style = flow
+    yaml.indent(mapping=style.step, sequence=style.sequence + 2, offset=style.sequence)
+    out = StringIO()
+    yaml.dump(value, out)
+    return out.getvalue().partition("---")[2][1:].removesuffix("\n")  # behind `%YAML 1.1`, which 1.1 comes with
 
 
-def _reads_back(text: str, frame: str) -> bool:
-    from ..yaml.reader import read_yaml
+def _yaml() -> YAML:
+    from ruamel.yaml import YAML
 
-    try:
-        document = read_yaml(frame.format(text), "")
-    except SourceError:
-        return False
-    if document.comments or len(document.roots) > 1:
-        return False
-    return document.root.plain() in ({"k": text}, [text], {text: 1})
+    yaml = YAML(plug_ins=[])
+    yaml.Emitter, yaml.Representer, yaml.Resolver = _parts()
+    yaml.version = (1, 1)
+    yaml.width = 1 << 20
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    return yaml
 
 
-def _escape(match: re.Match[str]) -> str:
-    char = match[0]
-    return _ESCAPES.get(char) or (f"\\x{ord(char):02x}" if char <= "\xff" else f"\\u{ord(char):04x}")
+@cache
+def _parts() -> tuple[Any, Any, Any]:
+    """ruamel.yaml's emitter, representer and resolver, with what the readers of configs need otherwise."""
+    from ruamel.yaml.emitter import Emitter
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.representer import RoundTripRepresenter
+    from ruamel.yaml.resolver import VersionedResolver
+
+    class OneLine(Emitter):
+        """Scalars on one line; what needs quotes gets double ones, unless it holds what those would escape."""
+
+        MAX_SIMPLE_KEY_LENGTH = 1024
+
+        def choose_scalar_style(self) -> Any:
+            style = super().choose_scalar_style()
+            return '"' if style == "'" and not re.search(r'["\\]', self.event.value) else style
+
+    class Plain(RoundTripRepresenter):
+        """`null` is written out, and nothing is an alias."""
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+            return True
+
+        def represent_none(self, data: Any) -> Any:  # noqa: ARG002
+            return self.represent_scalar("tag:yaml.org,2002:null", "null")
+
+    class AsPyYaml(VersionedResolver):
+        """`2e-4` and `y` are text to PyYAML, and need no quotes."""
+
+        def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+            if kind is ScalarNode and implicit[0] and is_string(value):
+                return "tag:yaml.org,2002:str"
+            return super().resolve(kind, value, implicit)
+
+    Plain.add_representer(type(None), Plain.represent_none)
+    return OneLine, Plain, AsPyYaml

@@ -1,4 +1,4 @@
-"""FSDP2 as trainers of reinforcement learning put it on: torch's `fully_shard`, one unit a layer."""
+"""FSDP; FSDP2 as trainers of reinforcement learning put it on: torch's `fully_shard`, one unit a layer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from ..bindings.rows import Row
 
 FSDP = "parallelism.fsdp."
+
+
+def may_shard(job: Job) -> bool:
+    """Whether no row before this one has said that there is no FSDP."""
+    return "parallelism.fsdp" not in job.origins
 
 
 def fsdp2(

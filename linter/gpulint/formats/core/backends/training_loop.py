@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..bindings.rows import Fixed
+from ..bindings.rows import Derived, Fixed
 
 if TYPE_CHECKING:
     from typing import Any
@@ -28,6 +28,15 @@ def runs_on(framework: str | None = None) -> tuple[Row, ...]:
 
     steps: tuple[Step, ...] = (set_versions, set_framework) if framework else (set_versions,)
     return steps
+
+
+def pretrains(tool: str, run: str) -> tuple[Row, ...]:
+    """A run, `a run of train.py`, whose rows are cut out of one stream of tokens."""
+    return (
+        Fixed("kind", Derived("training", run)),
+        Fixed("objective", Derived("pretrain", f"{tool} pretrains")),
+        Fixed("packing", Derived(True, "rows are cut out of a stream of tokens", "objective")),
+    )
 
 
 _USUAL: dict[str, Any] = {

@@ -20,7 +20,9 @@ ACCUMULATION = "gradient_accumulation_steps"
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
     wanted = wanted_keys(table, reading, changes)
-    return spoken(table.named(reading, wanted)) if wanted else None
+    if wanted:
+        return spoken(table.named(reading, wanted))
+    return spoken(table.told(reading, changes)) if table.told is not None else None
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
@@ -30,6 +32,8 @@ def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit]
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
     """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
+    if table.refuses is not None and table.refuses(reading, changes):
+        return None
     wanted: Keys = {}
     zero = {path: value for path, value in changes.items() if path.startswith(ZERO)} if table.zero else {}
     if table.zero and zero:
@@ -41,7 +45,10 @@ def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys
     for path, value in changes.items():
         if path in zero or path in table.ignored:
             continue
-        if path in table.says:
+        group = next((paths for paths in table.together if path in paths), ())
+        if group:
+            said = table.together[group](reading, {name: changes[name] for name in group if name in changes})
+        elif path in table.says:
             said = table.says[path](reading, value)
         elif path == ACCUMULATION and table.total:
             said = _whole_batch(table, reading, changes)

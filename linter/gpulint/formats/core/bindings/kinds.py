@@ -85,6 +85,10 @@ def _words(value: Any) -> Any:
     return [item.strip() for item in items if item.strip()]
 
 
+def _section(value: Any) -> Any:
+    return value if isinstance(value, dict) and value else Unsaid.WRONG
+
+
 @cache
 def integer(least: int | None = None) -> Kind:
     """Whole numbers, `least` or more."""
@@ -117,5 +121,8 @@ WORD = Kind("a word", _word, blank=is_whole_blank, samples=("a", "adamw"))
 
 WORDS = Kind("a list of strings", _words, blank=is_whole_blank, samples=(["q_proj"], ["q_proj", "v_proj"]))
 """A list of strings, or one string with commas."""
+
+SECTION = Kind("a section", _section, samples=({"r": 7},))
+"""A mapping that has keys."""
 
 ANYTHING = Kind("any value", _as_is, samples=(1, "a", True))

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....upstream.behaviour import default_of
 from .. import keys as schemas
+from ..arguments import Arguments
 from ..format import JobBuilder, Problem, Reading
 from ..sections import Sections
-from .kinds import Unsaid
-from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Written
+from .kinds import FLAG, Unsaid
+from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Source, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ....source.document import Document
     from ....upstream.behaviour import Default as ReleaseDefault
-    from ..arguments import Arguments, Given
+    from ..arguments import Given
     from ..format import Project
     from .kinds import Kind
-    from .rows import Row, Source
+    from .rows import Row
 
     Blank = Callable[["Reader", Key, Given, Source], Source]
 
@@ -100,6 +101,13 @@ class Reader(JobBuilder):
         other.defaults, other.blank = self.defaults, self.blank
         return other
 
+    def section(self, name: str) -> Reader:
+        """A Reader of the keys inside a section, none where it is no mapping, that fills the same Job."""
+        given = self.keys.raw(name)
+        inside = given is not None and given.entry.value.is_mapping
+        keys = Sections(given.entry.value, given.key) if given and inside else Arguments(None)
+        return self.beside(self.document, keys, self.upstream)
+
     def ask(self, kind: Kind, *names: str) -> Answer:
         """What the first of the names says that says a value of the kind; without one, why there is none.
 
@@ -124,6 +132,11 @@ class Reader(JobBuilder):
         """The value, or what stands for none."""
         answer = self.ask(kind, *names)
         return answer.value if answer.says else default
+
+    def on(self, *names: str) -> Given | None:
+        """The switch and its place, where it is on."""
+        given = self.given(FLAG, *names)
+        return given if given is not None and given.value else None
 
     def is_stated(self, given: Given | None) -> bool:
         """Whether the user's file says it, and not the config that the tool ships."""
@@ -162,7 +175,9 @@ class Reader(JobBuilder):
 
     def _apply(self, row: Key | Fixed) -> None:
         if isinstance(row, Fixed):
-            self.put(row.field, self._source(row.source))
+            source = self._source(row.source)
+            if source is not LEAVE:
+                self.put(row.field, source)
             return
         answer = self.ask(row.kind, *row.names)
         value: Any = row.value(answer.value, self.job) if answer.says else answer.value
@@ -181,7 +196,7 @@ class Reader(JobBuilder):
             return self._blank(row, given)
         said = {Unsaid.OTHER: row.other, Unsaid.NULL: row.null}.get(why, LEAVE)
         said = said(given.value) if callable(said) else said
-        return said if said is LEAVE or isinstance(said, _SOURCES) else Written(said)
+        return said if said is LEAVE or isinstance(said, Source) else Written(said)
 
     def _blank(self, row: Key, given: Given) -> Any:
         source: Any = row.blank
@@ -192,20 +207,19 @@ class Reader(JobBuilder):
             source = self.blank(self, row, given, default)
         elif callable(source):
             source = source(self, given)
-        if not isinstance(source, _SOURCES):
+        if not isinstance(source, Source):
             source = Assumed(source, "{key} is filled in when the job starts")
         return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
 
     def _source(self, stated: Any) -> Any:
         """A default or a fixed value as a Source."""
         found = stated(self) if callable(stated) else stated
-        return found if found is LEAVE or isinstance(found, _SOURCES) else Default(found)
+        return found if found is LEAVE or isinstance(found, Source) else Default(found)
 
 
 _PARTS = frozenset({"quantization", "adapter", "zero", "fsdp", "inference"})
 """Parts of a Job that may be None."""
 
-_SOURCES = (Written, Default, Derived, Assumed)
 _TELLS = (Unsaid.BLANK, Unsaid.OTHER, Unsaid.WRONG, Unsaid.NULL)
 """What tells most of a key first."""
 

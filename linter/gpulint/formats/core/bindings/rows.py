@@ -88,7 +88,7 @@ class Key:
     default  what holds where the key says nothing: a value (the upstream's default), a `Source`, or a function of the
              Reader that gives one; LEAVE for a later row to say
     to       a written value -> the field's: a mapping, for which all else is OTHER, or a function of value and Job,
-             which may give `Written` with a note, or `Unsaid.OTHER`
+             which may give a `Source`, or `Unsaid.OTHER`
     back     the reverse, where a function cannot be turned round by itself: a mapping from the field's value, a
              function of value and Job, or NEVER
     when     whether the row applies
@@ -119,14 +119,14 @@ class Key:
         """The key under all its names, the newest first."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
 
-    def value(self, said: Any, job: Job) -> Written | Unsaid:
+    def value(self, said: Any, job: Job) -> Source | Unsaid:
         """The field's value for a value of the kind."""
         found = said
         if isinstance(self.to, Mapping):
             found = _looked_up(self.to, said)
         elif self.to is not None:
             found = self.to(said, job)
-        if isinstance(found, Unsaid | Written):
+        if isinstance(found, Unsaid | Source):
             return found
         return Written(found, self.note)
 
@@ -148,7 +148,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader."""
+    """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader.
+
+    The function may give LEAVE.
+    """
 
     field: str
     source: Any
@@ -160,6 +163,9 @@ Row = Key | Fixed | Step
 
 Say = Callable[["Reading", Any], "Keys | None"]
 """The keys that make one field a value; None where the format cannot say it."""
+
+SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
+"""The keys for several fields of a change."""
 
 
 def _spelled_as_is(_reading: Reading, key: str) -> str:
@@ -174,21 +180,27 @@ def _named_as_is(_reading: Reading, keys: Keys) -> Keys:
 class Table:
     """A format: its rows, and what rows cannot say of changes.
 
-    says     Job field -> the keys to write, where that is more than one row: wins over rows
-    total    the key of the rows of one step of all ranks, where accumulation is what that leaves over
-    ignored  Job fields that follow from others of a change
-    zero     the keys for all that a change says of ZeRO together
-    spelled  a key as the file spells it, or below the section that holds it
-    named    the keys as people are told of them
+    says      Job field -> the keys to write, where that is more than one row: wins over rows
+    together  Job fields -> the same for all that a change says of them: a method, and what is quantised for it
+    total     the key of the rows of one step of all ranks, where accumulation is what that leaves over
+    ignored   Job fields that follow from others of a change
+    zero      the keys for all that a change says of ZeRO together
+    refuses   whether the tool's own checks would refuse the file after a change
+    spelled   a key as the file spells it, or below the section that holds it
+    named     the keys as people are told of them
+    told      the same of a change that takes more than edits of the file: another recipe
     """
 
     rows: tuple[Row, ...]
     says: Mapping[str, Say] = field(default_factory=dict)
+    together: Mapping[tuple[str, ...], SayAll] = field(default_factory=dict)
     total: str = ""
     ignored: frozenset[str] = frozenset()
-    zero: Callable[[Reading, dict[str, Any]], Keys | None] | None = None
+    zero: SayAll | None = None
+    refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
+    told: SayAll | None = None
 
     def key_rows(self) -> Iterator[Key]:
         """The rows that say a key."""
@@ -206,6 +218,11 @@ def within(section: str, *rows: Row) -> tuple[Row, ...]:
         replace(row, keys=tuple(f"{section}.{name}" for name in row.names)) if isinstance(row, Key) else row
         for row in rows
     )
+
+
+def among(*values: Any) -> dict[Any, Any]:
+    """The `back` of a row whose kind has words for more values than a change may write."""
+    return {value: value for value in values}
 
 
 def _conditioned(condition: Condition, row: Row) -> Row:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     Table = Mapping[str, str]
+    Precisions = Mapping[str, tuple[str, str | None]]
 
 _TORCH = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "float64": "float64"}
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
@@ -66,6 +67,31 @@ ATTENTION: Table = MappingProxyType(
     }
 )  # fmt: skip
 """Word -> the Job's attention."""
+
+CLASSES: Table = MappingProxyType(
+    {
+        "adamw_8bit": "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit": "bitsandbytes.optim.AdamW8bit",
+        "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit", "paged_adamw_32bit": "bitsandbytes.optim.PagedAdamW",
+        "sgd": "torch.optim.SGD",
+    }
+)  # fmt: skip
+"""The Job's optimizer -> the class that a change names by its path."""
+
+COMPOSER: Precisions = MappingProxyType(
+    {
+        "amp_bf16": ("float32", "bfloat16"), "amp_fp16": ("float32", "float16"), "amp_fp8": ("float32", "bfloat16"),
+        "fp32": ("float32", None), "bf16": ("bfloat16", None),
+    }
+)  # fmt: skip
+"""Composer's word for a precision -> the dtype of the weights, and that of autocast."""
+
+FABRIC: Precisions = MappingProxyType(
+    {
+        "bf16-mixed": ("float32", "bfloat16"), "16-mixed": ("float32", "float16"), "32-true": ("float32", None),
+        "bf16-true": ("bfloat16", None), "16-true": ("float16", None), "32": ("float32", None),
+    }
+)  # fmt: skip
+"""The same of Lightning Fabric."""
 
 SCHEDULES: Table = MappingProxyType(
     {

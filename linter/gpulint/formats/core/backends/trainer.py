@@ -1,0 +1,27 @@
+"""Arguments of `transformers.Trainer` under the names that tools around it keep."""
+
+from __future__ import annotations
+
+from ..bindings.kinds import POSITIVE, TEXT
+from ..bindings.rows import NEVER, Assumed, Key
+
+_LATER = "filled in when the job starts"
+
+
+def model(*keys: str) -> Key:
+    """The model's id or path."""
+    blank = Assumed(None, f"{{key}} is {{value}}, which is {_LATER}")
+    return Key("model", keys, TEXT, Assumed(None, "no key names the model"), back=NEVER, blank=blank)
+
+
+BATCH = (
+    Key(
+        "micro_batch_size", ("per_device_train_batch_size", "per_gpu_train_batch_size"), POSITIVE, 8,
+        blank=Assumed(None, _LATER),
+    ),
+    Key(
+        "gradient_accumulation_steps", "gradient_accumulation_steps", POSITIVE, 1,
+        blank=Assumed(1, f"{_LATER}; the default stands in"),
+    ),
+)  # fmt: skip
+"""Micro batch size 8 and accumulation 1, when absent."""
