@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -26,13 +26,24 @@ def modules(root):
 
 @pytest.fixture(scope="module")
 def imports(modules):
-    """Module -> {module of its own package that it imports anywhere in it: whether for types alone}."""
+    """Module -> the modules of its own package that it imports anywhere in it, for types alone or not."""
     return {module: _imported(module, ast.parse(file.read_text()), modules) for module, file in modules.items()}
 
 
 def test_no_module_imports_one_that_imports_it(imports):
-    graph = {module: {other for other, typing in found.items() if not typing} for module, found in imports.items()}
-    assert len(tuple(TopologicalSorter(graph).static_order())) == len(graph)
+    """Imports for types counted: what two modules both need stands in a third, below them."""
+    assert len(tuple(TopologicalSorter(imports).static_order())) == len(imports)
+
+
+@pytest.mark.parametrize("line", ["from .b import B", "if TYPE_CHECKING:\n    from .b import B"])
+def test_a_circle_is_one_with_imports_for_types_too(line):
+    modules = {("p", "a"): None, ("p", "b"): None}
+    graph = {
+        ("p", "a"): _imported(("p", "a"), ast.parse(line), modules),
+        ("p", "b"): _imported(("p", "b"), ast.parse("def f():\n    from . import a"), modules),
+    }
+    with pytest.raises(CycleError):
+        tuple(TopologicalSorter(graph).static_order())
 
 
 def test_packages_import_only_packages_above_them(imports, root):
@@ -120,16 +131,9 @@ def _names(line):
 
 
 def _imported(module, tree, modules):
-    typing = {node for block in ast.walk(tree) if _for_types(block) for node in ast.walk(block)}
-    found = {}
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = (*module[: -node.level], *(node.module.split(".") if node.module else ()))
-            for path in (base, *((*base, alias.name) for alias in node.names)):
-                if path in modules and path != module:
-                    found[path] = found.get(path, True) and node in typing
-    return found
-
-
-def _for_types(node):
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            found |= {path for path in (base, *((*base, alias.name) for alias in node.names)) if path in modules}
+    return found - {module}

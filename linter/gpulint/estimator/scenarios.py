@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..upstream.deepspeed import LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE
 from ..upstream.torch import LAZY_LOADING, NCCL_2_22
 from .estimate import Assumption
-from .tiers import at_least, at_most
+from .terms import at_least, at_most
 from .verdict import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..job.job import Job
-    from .estimate import Estimate, KvCache
-    from .tiers import Tiers
+    from .estimate import Estimate, KvCache, Tiers
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": ("none", "full"),

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..upstream import litgpt, nemo_automodel
 from ..upstream.stack import Stack
 from . import llama_adapter
+from .adapted_module import AdaptedModule
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
 from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
 from .lora_targets import (
@@ -43,27 +44,6 @@ __all__ = [
     "AdaptedModule", "NotAdaptable", "NotModelled", "adapted", "common_parts", "module_parts",
     "saved_tensors", "trainable_parameters",
 ]  # fmt: skip
-
-
-class AdaptedModule(NamedTuple):
-    """A module with an adapter, once for every layer that has it.
-
-    name       the module's dotted name, `{0}` for the layer index; for experts the parameter's
-    rank       rows of lora_A of one copy, after `rank_pattern` and the fusion of expert projections
-    outer_rank columns of its lora_B, which differ where projections of a fused parameter are adapted one by one
-    copies     how many layers have it; `layers` which, None outside a stack
-    elements   trainable elements of all copies
-    """
-
-    name: str
-    in_features: int
-    out_features: int
-    rank: int
-    outer_rank: int
-    copies: int
-    layers: tuple[int, ...] | None
-    role: str
-    elements: int
 
 
 def adapted(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...job.job import Adapter, Job
+    from ...models.adapted_module import AdaptedModule
     from ...models.adapter_parts import Part
-    from ...models.lora import AdaptedModule
     from ...models.lora_targets import Experts
     from ...models.model import Model
 
