@@ -12,6 +12,9 @@ import pytest
 WIDEST = 24
 """Modules of one folder, beyond which nobody finds anything in it."""
 
+LONGEST = 400
+"""Lines of one file."""
+
 LOOSE = 7
 """Modules beside the packages."""
 
@@ -67,6 +70,11 @@ def test_folders_can_be_looked_over(modules):
     widths = Counter(module[:-1] for module in modules if module[0] == "linter" and module[-1] != "__init__")
     assert {"/".join(folder): width for folder, width in widths.items() if width > WIDEST} == {}
     assert widths["linter", "gpulint"] <= LOOSE
+
+
+def test_files_can_be_read_in_one_go(modules):
+    long = {file.name: lines for file in modules.values() if (lines := len(file.read_text().splitlines())) > LONGEST}
+    assert long == {}
 
 
 def test_every_folder_is_shown_to_who_contributes(modules, root):
