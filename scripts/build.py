@@ -55,6 +55,14 @@ def formats_page() -> Iterator[Generated]:
     yield "docs/formats.md", page()
 
 
+def keys_page() -> Iterator[Generated]:
+    """`docs/format-keys.md`: the keys of each format and the fields that they set."""
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from keys_page import page  # type: ignore[import-not-found]
+
+    yield "docs/format-keys.md", page()
+
+
 def schemas() -> Iterator[Generated]:
     """`schemas/`: what gpulint reads and prints. Releases of pydantic before 2.13 spell the same schemas otherwise."""
     import pydantic
@@ -102,8 +110,8 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, schemas, settings_page, commands_page, accuracy_pages,
-    gitlab_template,
+    rules_index, rules_pages, rules_tables, formats_page, keys_page, schemas, settings_page, commands_page,
+    accuracy_pages, gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""
 

@@ -34,6 +34,13 @@ def test_check_imports_only_what_the_file_needs(root, file):
     assert [name for name in HEAVY if name in loaded] == []
 
 
+@pytest.mark.parametrize("output", ["json", "json-lines", "sarif", "full"])
+def test_no_output_of_a_clean_check_needs_a_library(root, output):
+    """Every JSON is declared as what pydantic can read; printing it takes no pydantic, and a terminal no rich."""
+    loaded = modules_of_a_check("--isolated", "--output-format", output, str(root / "examples/llama3-8b-qlora.yaml"))
+    assert [name for name in HEAVY if name in loaded] == []
+
+
 def test_settings_and_team_rules_that_are_right_cost_no_library(root, tmp_path):
     shutil.copy(root / "examples" / "llama3-8b-qlora.yaml", tmp_path / "train.yaml")
     shutil.copytree(root / "rules" / "waste", tmp_path / "mine")

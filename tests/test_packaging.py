@@ -112,3 +112,29 @@ def test_ci_runs_the_oldest_python_with_the_oldest_releases(root, pyproject):
     assert oldest in matrix["python"]
     assert matrix["include"] == [{"python": oldest, "resolution": "lowest-direct"}]
     assert "--resolution lowest-direct" in (root / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_the_page_of_dependencies_lists_each_of_them(root, pyproject):
+    """Rows of two tables: what is always installed, and extra -> what it adds."""
+    text = (root / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    always, extras = (re.findall(r"^\| (`.*?`) \| (.*?) \|", part, re.MULTILINE) for part in text.split("## Extras"))
+    assert [name.strip("`") for name, _ in always] == sorted(declared(pyproject))
+    listed = {extra.strip("`"): sorted(re.findall(r"`([\w.-]+)`", names)) for extra, names in extras}
+    added = {extra: sorted(declared(pyproject, extra).keys() - declared(pyproject).keys()) for extra in listed}
+    assert listed == added
+    assert {"hub", "lsp"} == listed.keys()
+
+
+def test_the_page_of_dependencies_names_modules_that_import_them(root, pyproject, imported):
+    text = (root / "docs" / "dependencies.md").read_text(encoding="utf-8").split("## Extras")[0]
+    for name, module in declared(pyproject).items():
+        (row,) = re.findall(rf"^\| `{re.escape(name)}` .*$", text, re.MULTILINE)
+        places = re.findall(r"`([\w/.]+)`", row.split("|")[3])
+        files = [file for place in places for file in _files(root, place)]
+        assert files, row
+        assert any(within(each, module) for file in files for each in _imports(ast.parse(file.read_text("utf-8")))), row
+
+
+def _files(root, place):
+    path = root / place if place.startswith("scripts/") else root / "linter" / "gpulint" / place
+    return [path] if path.is_file() else list(path.glob("*.py"))

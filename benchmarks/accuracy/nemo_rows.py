@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml
 
-from gpulint.formats.core.arguments import Arguments
-from gpulint.formats.core.references import plain_node
+from gpulint.formats.core.bindings.reader import Reader
+from gpulint.formats.core.format import Project
+from gpulint.formats.core.references import plain_document
 from gpulint.formats.megatron.model import GPT2_VOCABULARY, config_of, padded
-from gpulint.formats.nemo.nemo import sizes_of
+from gpulint.formats.nemo.nemo import NAME, UPSTREAM, stated_sizes
 from gpulint.job.job import Job, Zero
 
 from .case import SHARED, Case, Inexpressible, Row, gpu_of
@@ -54,8 +55,11 @@ def case(row: Row) -> Case:
 
 def config(given: dict[str, Any]) -> dict[str, Any]:
     """A config.json with the same shapes, as the NeMo format makes it."""
-    section = Arguments(plain_node(given))
+    document = plain_document({"model": given}, NAME)
+    reader = Reader(document, Project("", None, None, None, lambda *_: None), NAME, UPSTREAM)
     tensor = given["tensor_model_parallel_size"]
-    sizes = sizes_of(section, padded(GPT2_VOCABULARY, given["make_vocab_size_divisible_by"], tensor))
+    sizes = stated_sizes(reader, padded(GPT2_VOCABULARY, given["make_vocab_size_divisible_by"], tensor))
+    if sizes is None:
+        raise Inexpressible("the config states no sizes")
     shapes: dict[str, Any] = config_of(f"nemo-{sizes.layers}x{sizes.hidden}", sizes)
     return shapes

@@ -10,7 +10,7 @@ from gpulint.editor.completion import MAX_MODELS, complete
 from gpulint.editor.reading import Read
 from gpulint.editor.workspace import Workspace, syntax_of
 
-from .texts import AXOLOTL, DEEPSPEED, SCRIPT
+from .texts import AXOLOTL, DEEPSPEED, SCRIPT, SKYRL
 
 
 @pytest.fixture
@@ -46,6 +46,10 @@ def test_values_of_an_enumeration_and_booleans(offered):
     items = offered("a.yaml", AXOLOTL.replace("bf16: true", "bf16: t|"))
     assert items["true"][1] == AXOLOTL
     assert "paged_adamw_8bit" in offered("a.yaml", AXOLOTL.replace("adamw_torch", "pa|"))
+
+
+def test_words_that_a_format_knows_and_no_schema_lists(offered):
+    assert {"gae", "rloo"} <= offered("a.yaml", SKYRL.replace("grpo", "|")).keys()
 
 
 def test_models_at_the_key_of_the_model(offered):

@@ -14,7 +14,7 @@ from gpulint.estimator.estimate import COMPONENTS
 from gpulint.hardware.catalogue import find, gpus
 from gpulint.rules.facts.job_types import job_types
 
-from .texts import AXOLOTL, DEEPSPEED, SCRIPT
+from .texts import AXOLOTL, DEEPSPEED, SCRIPT, SKYRL
 
 
 @pytest.fixture
@@ -40,6 +40,13 @@ def test_a_key_shows_its_meaning_type_default_release_and_cost(helped):
 
 def test_a_value_shows_the_help_of_its_key(helped):
     assert helped("a.yaml", AXOLOTL, "2\noptimizer")[1] == "micro_batch_size: 2"
+
+
+def test_a_key_that_says_nothing_here_shows_what_it_would_say(helped):
+    text = SKYRL.replace("strategy: fsdp2", "strategy: megatron")
+    said, at = helped("a.yaml", text, "sequence_parallel_size")
+    assert at == "sequence_parallel_size: 2"
+    assert "(`parallelism.context` of the job)" in said
 
 
 def test_the_model_shows_the_estimate(helped):

@@ -36,3 +36,16 @@ vllm serve NousResearch/Meta-Llama-3-8B \\
   --max-model-len 8192 \\
   --gpu-memory-utilization 0.9
 """
+
+SKYRL = """\
+trainer:
+  strategy: fsdp2
+  algorithm:
+    advantage_estimator: grpo
+  placement:
+    policy_num_gpus_per_node: 4
+  policy:
+    model:
+      path: Qwen/Qwen2.5-1.5B-Instruct
+    sequence_parallel_size: 2
+"""

@@ -212,11 +212,21 @@ def test_the_smallest_free_block_that_fits_is_taken():
     assert BLOCK * memory.sizes[wall] == 20 * MIB
 
 
-def test_oversized_blocks_serve_no_small_request():
+@pytest.mark.parametrize(("free", "reserved_mib"), [(30, 30), (32, 32 + 22), (34, 34 + 22), (64, 64 + 22)])
+def test_blocks_from_the_split_size_on_serve_no_smaller_request(free, reserved_mib):
     memory = Allocator(policy=Policy(max_split=32 * MIB))
-    memory.give(memory.take(64 * MIB))
-    memory.take(16 * MIB)
-    assert memory.reserved == 80 * MIB
+    memory.give(memory.take(free * MIB))
+    memory.take(22 * MIB)
+    assert memory.reserved == reserved_mib * MIB
+
+
+@pytest.mark.parametrize(("free", "reserved_mib"), [(52, 52), (54, 54 + 34), (56, 56 + 34)])
+def test_blocks_from_the_split_size_on_serve_what_leaves_less_than_20_mib(free, reserved_mib):
+    memory = Allocator(policy=Policy(max_split=32 * MIB))
+    memory.give(memory.take(free * MIB))
+    taken = memory.take(34 * MIB)
+    assert memory.reserved == reserved_mib * MIB
+    assert BLOCK * memory.sizes[taken] == (free if reserved_mib == free else 34) * MIB
 
 
 @pytest.mark.parametrize(("size", "block"), [(33 * MIB, 34 * MIB), (64 * MIB, 64 * MIB), (1000, 1024)])

@@ -14,6 +14,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.forward.network import network
 from gpulint.estimator.states.parameters import allocated, parameters
 from gpulint.estimator.unmodeled import derived, gaps
 from gpulint.job.job import Inference, Job
@@ -86,6 +87,26 @@ def test_falcon_keeps_its_grouped_keys_for_every_head():
     job.inference = Inference(batch_size=1, prompt_length=64, new_tokens=64)
     kept = estimate(job).phases[-1].components["kv_cache"]
     assert kept == 2 * (64 + 63) * config["num_hidden_layers"] * 2 * config["hidden_size"]
+
+
+@pytest.mark.parametrize(
+    ("stated", "without"),
+    [
+        ({}, [4, 8]),
+        ({"no_rope_layer_interval": 3}, [3, 6, 9]),
+        ({"no_rope_layers": [1, 0, 1, 1, 1, 0, 1, 1, 1], "no_rope_layer_interval": 3}, [2, 6]),
+        ({"no_rope_layers": [0, 1]}, [1, 4, 8]),
+    ],
+)
+def test_every_fourth_layer_has_no_rotary_embedding_where_none_is_named(stated, without):
+    """SmolLM3, nine layers, counted from 1; a list that is too short says nothing of the layers after it."""
+    model = resolve(
+        {"model_type": "smollm3", "hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 3,
+         "vocab_size": 1009, "intermediate_size": 112, "num_hidden_layers": 9, "max_position_embeddings": 4099,
+         **stated}
+    )  # fmt: skip
+    found = network(Job(micro_batch_size=1, sequence_length=130), model).dims.rope_types
+    assert [number for number, kind in enumerate(found, 1) if kind == "none"] == without
 
 
 @pytest.mark.parametrize("family", ["deepseek_v3", "glm4_moe_lite", "youtu"])

@@ -247,6 +247,13 @@ def test_hybrid_shard_divides_over_the_gpus_of_a_node(llama_8b):
     assert plan.weights == pytest.approx(2 * llama_8b.parameters / 8, rel=1e-6)
 
 
+@pytest.mark.parametrize(("gpus", "ranks"), [(7, 7), (8, 8), (9, 4), (12, 6), (16, 8), (17, 5)])
+def test_hybrid_shard_takes_nodes_of_at_most_eight_gpus_where_none_are_stated(llama_8b, gpus, ranks):
+    """9 GPUs are two nodes, 17 are three."""
+    plan = sharded_state(job(gpus=gpus, sharding="hybrid_shard"), llama_8b)
+    assert plan.weights == pytest.approx(2 * llama_8b.parameters / ranks, rel=1e-5)
+
+
 def test_offload_leaves_only_gathered_units(llama_8b):
     plan = sharded_state(job(offload=True), llama_8b)
     assert plan.weights == plan.optimizer == plan.gradient_bytes(plan.trainable) == plan.step_optimizer == 0

@@ -5,6 +5,8 @@ TV is tokens x vocabulary. A checkpointed model with a large vocabulary has its 
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from gpulint.estimator.activations import instants
@@ -13,6 +15,8 @@ from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.forward.network import network
 from gpulint.estimator.frameworks.release import release
+from gpulint.estimator.losses import answers
+from gpulint.estimator.losses.context import LossContext
 from gpulint.estimator.losses.losses import smoothed, tiled
 from gpulint.estimator.losses.pieces import lengths
 from gpulint.estimator.tape.ledger import END
@@ -306,6 +310,36 @@ def test_smoothed_labels_hold_four_copies_of_the_logits(e, backward):
     tape.enter(END, backward=True)
     most = max(event.live for event in tape.events if event.backward)
     assert most == pytest.approx(e * rows * words + backward * size, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sequences", "objective", "entropies", "elements"),
+    [
+        (65, 5, "dpo", False, 60 // 2),
+        (65, 5, "kto", False, 60 + 60 // 2),
+        (65, 1, "dpo", False, 64 // 2),
+        (65, 5, "dpo", True, 60 + 3 * 65),
+        (65, 1, "dpo", True, 3 * 65),
+        (301, 7, "kto", True, 294 + 3 * answers.ENTROPY_ROWS),
+        (1001, 7, "kto", True, 994 + 994 // 2),
+    ],
+)
+def test_what_trl_logs_of_answers_is_made_beside_their_logits(rows, sequences, objective, entropies, elements):
+    """Rows of 1,009 words in 16 bits; the last row of each sequence has no label. Three steps of the entropies stand
+    beside what is laid out anew for several sequences; means are of halves, KTO's of copies.
+    """
+
+    class Context(LossContext):
+        head = SimpleNamespace(out=1009)
+
+    words, tape = 1009, Tape()
+    tape.enter(1)
+    logits = tape.new(rows * words, 2)
+    loss = SimpleNamespace(means=True, entropies=entropies, objective=objective)
+    dims, state = SimpleNamespace(loss=loss, scored=rows, batch=sequences), SimpleNamespace(live_refs=[logits.storage])
+    answers.logged(Context(None, dims, state, tape, 1))
+    tape.enter(END)
+    assert tape.events[-1].live - 2 * rows * words == 2 * words * elements
 
 
 class TestWholeLogSoftmax:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.states.gradients import gradient_bytes, largest_gradient
-from gpulint.estimator.states.optimizer import Item, items, names, of_job, specification, states
+from gpulint.estimator.states.optimizer import Item, items, names, of_job, specification, state_blocks, states
 from gpulint.estimator.states.optimizer_step import step_temporaries
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job, Optimizer, Precision, Weights
@@ -128,6 +128,13 @@ def test_paged_states_are_not_the_allocators():
     size = kept("paged_adamw_32bit", matrix(), Item((4096,), 1, "bfloat16"))
     assert size.paged == 8 * matrix().size
     assert size.allocated == 8 * 4096
+
+
+@pytest.mark.parametrize(("rows", "paged"), [(99_999, False), (100_000, True), (100_001, True)])
+def test_states_are_paged_from_100_000_elements_on(rows, paged):
+    tensor, plan = Item((rows,), 3, "bfloat16"), Job(optimizer=Optimizer("paged_adamw_32bit"))
+    assert kept("paged_adamw_32bit", tensor).paged == (3 * 8 * rows if paged else 0)
+    assert state_blocks([tensor], of_job(plan), plan) == ([] if paged else [(4 * rows, 3)] * 2)
 
 
 def test_grokadamw_keeps_its_states_in_main_memory():

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.activations import replay as run
 from gpulint.estimator.allocator.allocator import BLOCK, ROUNDING, SMALL_REQUEST, Allocator, segment_size
+from gpulint.estimator.allocator.memory_levels import _adds_up
 from gpulint.estimator.allocator.trace import Recorder, Unfolding, trace
 from gpulint.estimator.forward.network import network
-from gpulint.job.job import Job
+from gpulint.job.job import Job, Parallelism
 from gpulint.models.resolve import resolve
 from gpulint.units import MIB
 
@@ -116,3 +117,13 @@ def test_any_requests_reserve_what_the_slow_path_reserves(steps):
             fast.give(one)
             slow.give(*other)
         assert fast.reserved == slow.reserved
+
+
+@pytest.mark.parametrize(
+    ("steps", "longest_first", "one_process", "opens"),
+    [(2, False, False, True), (1, False, False, False), (3, True, False, False), (3, False, True, False)],
+)
+def test_a_first_micro_step_is_replayed_where_later_ones_add_to_its_gradients(steps, longest_first, one_process, opens):
+    """Not where the longest batch, which is replayed, comes first, nor where replicas are made anew each time."""
+    fields = {"gradient_accumulation_steps": steps, "longest_batch_first": longest_first}
+    assert _adds_up(Job(parallelism=Parallelism(one_process=one_process), **fields)) == opens

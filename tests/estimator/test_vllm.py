@@ -17,6 +17,8 @@ from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.serving.layer_cache import LayerCache
 from gpulint.estimator.serving.pools.paged_cache import paged_cache
 from gpulint.estimator.serving.vllm.activations import profile_run
+from gpulint.estimator.serving.vllm.memory_budget import non_kv_cache_bounds
+from gpulint.estimator.serving.vllm.rank_memory import rank_memory
 from gpulint.estimator.serving.vllm.settings import (
     captured_sizes,
     captures_nccl,
@@ -135,6 +137,15 @@ def test_the_length_is_the_models_own_stretched_by_its_rope():
     assert derived_length(resolve({**stretched, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}})) == 32768
 
 
+@pytest.mark.parametrize(("kind", "length"), [("yarn", 4096 * 40), ("dynamic", 163840 * 40), ("linear", 163840 * 40)])
+def test_only_yarn_stretches_the_length_before_it_was_stretched(kind, length):
+    """DeepSeek-V3 states the 163,840 positions that YaRN makes of 4,096; the other kinds stretch what is stated."""
+    scaling = {"type": kind, "factor": 40, "original_max_position_embeddings": 4096}
+    assert (
+        derived_length(resolve({**LLAMA_31_8B, "max_position_embeddings": 163840, "rope_scaling": scaling})) == length
+    )
+
+
 def test_a_model_without_a_longest_sequence_needs_one_stated():
     config = {key: value for key, value in LLAMA_31_8B.items() if key != "max_position_embeddings"}
     model = resolve({**config, "max_position_embeddings": None})
@@ -158,6 +169,16 @@ def test_the_cache_is_what_the_budget_leaves():
     assert found.verdict == "fits"
     assert found.refusal is None
     assert [phase.name for phase in found.phases] == ["load", "profile_run", "serve"]
+
+
+def test_a_start_whose_graphs_take_the_least_leaves_the_most_for_the_cache():
+    """One batch size more adds 32 layers x 180 KiB to the least that is not cache, 450 expected, 1,080 to the most."""
+    card, model = find("h100-80gb"), resolve(LLAMA_31_8B)
+    one, two = (
+        non_kv_cache_bounds(rank_memory(plan, model, card, settings(plan, model, card)))
+        for plan in (job(max_model_len=4099, cudagraph_capture_sizes=sizes) for sizes in ([1], [1, 7]))
+    )
+    assert [most - least for least, most in zip(one, two, strict=True)] == [32 * 180 * 1024, 32 * 1080 * 1024]
 
 
 def test_graphs_lie_beside_the_budget_before_0_20():

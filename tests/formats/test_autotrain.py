@@ -160,3 +160,16 @@ def test_zero_3_is_a_word_and_other_stages_are_not(bench):
     assert "distributed_backend: deepspeed" in after
     assert job.parallelism.zero.stage == 3
     assert bench("autotrain").change(SFT, {"parallelism.zero.stage": 2}, gpus=4) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "objective"),
+    [
+        ("", "pretrain"), ("--trainer default", "pretrain"), ("--trainer generic", "pretrain"),
+        ("--trainer DPO", "dpo"), ("--trainer sft", "sft"), ("--trainer orpo", "orpo"), ("--trainer reward", "reward"),
+    ],
+)  # fmt: skip
+def test_a_command_names_its_trainer_by_a_flag(opened, flags, objective):
+    text = f"autotrain llm --train --model Qwen/Qwen2.5-0.5B --data-path d --project-name p --batch-size 3 {flags}\n"
+    job = opened("run.sh", text).reading.job
+    assert (job.objective, job.micro_batch_size) == (objective, 3)

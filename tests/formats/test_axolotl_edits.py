@@ -141,6 +141,24 @@ def test_fsdp_replaces_deepspeed(ax):
     assert (job.parallelism.zero, job.parallelism.fsdp.version, job.parallelism.fsdp.wrap) == (None, 2, "transformer")
 
 
+@pytest.mark.parametrize(
+    ("changes", "place", "said"),
+    [
+        ({"parallelism.zero.stage": 3}, "config.yaml", "deepspeed: deepspeed_configs/zero3_bf16.json"),
+        (
+            {"parallelism.zero.param_persistence_threshold": 70_001},
+            "ds.json",
+            "zero_optimization.stage3_param_persistence_threshold: 70001 in ds.json",
+        ),
+    ],
+)
+def test_a_stage_names_another_file_and_a_size_is_written_in_the_project_s_own(ax, changes, place, said):
+    own = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
+    reading = ax.read(BASE + "deepspeed: ds.json\n", files={"ds.json": own})
+    assert ax.format.describe(reading, changes) == said
+    assert {edit.path for edit in ax.format.edits(reading, changes)} == {place}
+
+
 def test_without_bf16_the_file_that_asks_the_trainer_is_taken(ax):
     text = BASE.replace("bf16: true", "bf16: false\nfp16: true")
     after, job = ax.change(text, {"parallelism.zero.stage": 3})

@@ -25,9 +25,10 @@ from gpulint.formats.core.bindings.rows import (
     Written,
     among,
     only,
+    renamed,
     within,
 )
-from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer
+from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, attention, dtype, optimizer, schedule
 from gpulint.formats.core.format import Format, Project
 from gpulint.formats.core.keys import load, object_shape
 from gpulint.formats.core.registry import FORMAT_NAMES, find
@@ -60,6 +61,7 @@ NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
     "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
+    "ms_swift": {"batch_size", "use_flash_attn"},
     "megatron_bridge": {"dataset.pack_sequences_in_batch"},
     "slime": {"moe_expert_parallel_size", "use_custom_fsdp", "sglang_mem_fraction_static"},
     "nemo_rl": {"policy.megatron_cfg.virtual_pipeline_model_parallel_size"},
@@ -241,8 +243,16 @@ def test_keys_of_a_section():
     assert reader.section("model").job is reader.job
 
 
+def test_rows_under_the_keys_of_another_tool():
+    names = {"batch": ("run.size", "run.old_size"), "steps": ()}
+    row, other = renamed(names, Key("micro_batch_size", ("batch", "steps"), POSITIVE), Fixed("compile", False))
+    assert row.names == ("run.size", "run.old_size")
+    assert read("run: {old_size: 67}\nbatch: 5\n", row, other).job.micro_batch_size == 67
+
+
 def test_values_from_elsewhere():
     rows = (
+        Key("method", "lora", FLAG, lambda _: LEAVE),
         Fixed("method", lambda reader: LEAVE if reader.value(FLAG, "full", default=True) else "full"),
         Fixed("method", Derived("lora", "always", "model")),
         Fixed("compile", lambda reader: Default(reader.job.method == "lora", "since it is LoRA")),
@@ -323,6 +333,27 @@ def test_a_change_is_written_where_the_file_says_the_field(text, changes, after)
     assert (apply(text, edits) if edits else None) == after
 
 
+@pytest.mark.parametrize(
+    ("syntax", "text", "after"),
+    [("yaml", "rows: 5\nbatch: 2\n", "rows: null\nbatch: 3\n"), ("toml", "rows = 5\nbatch = 2\n", "batch = 3\n")],
+)
+def test_fields_that_a_change_brings_along_and_nulls(syntax, text, after):
+    table = Table(
+        (Key("micro_batch_size", "batch", POSITIVE), Key("sequence_length", "rows", POSITIVE)),
+        brings=lambda _, changes: {"micro_batch_size": 7, "sequence_length": None}, nulls=True,
+    )  # fmt: skip
+
+    def read_it(document, project):
+        reader = Reader(document, project, "x", "tool 1.2")
+        reader.bind(table.rows)
+        return reader.reading
+
+    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    reading = form.read(parse(text, f"c.{syntax}", syntax), PROJECT)
+    assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3, rows: null"
+    assert apply(text, form.edits(reading, {"micro_batch_size": 3})) == after
+
+
 def test_a_change_to_a_value_that_the_row_may_not_write():
     row = Key("weights.dtype", "dtype", DTYPE, back=among("bfloat16"))
     assert row.written("bfloat16", JOB) == "bfloat16"
@@ -372,14 +403,26 @@ def test_a_switch_that_is_on():
         (dtype(refuses=SHORT | PREFIXED), "half", "float16"),
         (optimizer(), "bitsandbytes.optim.AdamW8bit", "adamw_bnb_8bit"),
         (optimizer(own={"adam": "adamw_torch_fused"}), "Adam", "adamw_torch_fused"),
-        (attention(), "flex_attention", "flex"),
+        (attention(), "flex_attention", "flex"), (attention(), "odd", Unsaid.OTHER),
+        (attention(any_other=True), "org/Odd@v1", "org/Odd"),
+        (attention(any_other=True), "kernels-community/flash-attn3:fa3", "flash_attention_3"),
     ],
 )  # fmt: skip
 def test_kinds(kind, written, value):
     assert kind.read(written) == value
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("Interleaved1F1B", "1f1b"), ("interleaved_zero_bubble", "zero_bubble"), ("x", Unsaid.OTHER), (3, Unsaid.WRONG)],
+)
+def test_schedules_with_and_without_underscores(word, said):
+    assert schedule().read(word) == said
+
+
 def test_words_that_are_written():
+    assert attention(any_other=True, written={"eager": "none"}).write("eager") == "none"
+    assert attention(any_other=True).write("org/odd") == "org/odd"
     assert DTYPE.write("bfloat16") == "bfloat16"
     assert dtype(written={"bfloat16": "bf16"}).write("bfloat16") == "bf16"
     assert dtype(refuses={"float64", "fp64", *PREFIXED}).write("float64") == Unsaid.OTHER

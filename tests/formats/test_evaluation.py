@@ -112,3 +112,15 @@ def test_oumis_metrics_get_the_logits(stated):
     job = stated("oumi", text)
     assert job.evaluation.keeps_logits
     assert job.origins["evaluation.keeps_logits"].key == "training.metrics_function"
+
+
+@pytest.mark.parametrize(("version", "kept"), [("4.57.6", True), ("5.0.0", False)])
+def test_evaluation_passes_keep_keys_and_values_before_transformers_5(stated, version, kept):
+    """TRL turns them off beside checkpointing; what a script that is not known does is not known either."""
+    plain = TRL + "gradient_checkpointing: false\n"
+    job = stated("hf_trainer", plain, transformers=version)
+    assert (job.activation_checkpointing, job.evaluation.caches) == ("none", kept)
+    assert not stated("hf_trainer", plain.replace("false", "true"), transformers=version).evaluation.caches
+    assert not stated("hf_trainer", plain.replace("eval_strategy: steps\n", ""), transformers=version).evaluation.caches
+    script = stated("hf_trainer", PLAIN, transformers=version)
+    assert (script.evaluation.caches, script.unstated) == (False, ["evaluation.caches"] if kept else [])

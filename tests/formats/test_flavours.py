@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from gpulint.formats.hf_trainer.trainer_profiles import flavour_of
 from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.settings.settings import Settings
+from gpulint.source.read import parse
 
 TRAIN = "model_name_or_path: m\ndeepspeed: ds.json\nper_device_train_batch_size: 16\nlearning_rate: 0.03\n"
 DEEPSPEED = {"fp16": {"enabled": True}, "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}}
@@ -84,3 +86,44 @@ def test_a_script_may_ask_whether_checkpoints_are_reentrant(tmp_path, flag, reen
     )
     (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path))).opened
     assert opened.reading.job.reentrant is reentrant
+
+
+@pytest.mark.parametrize(
+    ("keys", "program", "name", "own_parser"),
+    [
+        ("dataset_mixer: {}\n", "", "alignment-handbook", True),
+        ("dataset_mixer: {}\n", "trl sft", "trl", False),
+        ("dataset_mixer: {}\n", "examples/run_clm.py", "run-clm", True),
+        ("dataset_mixer: {}\nwith_tracking: true\n", "", "open-instruct", True),
+        ("dataset_name: a/b\nmax_length: 512\n", "", "trl", False),
+        ("dataset_name: a/b\nmax_length: 512\n", "examples/scripts/sft.py", "trl", False),
+        ("dataset_name: a/b\nmax_length: 512\n", "own/sft.py", "trl", True),
+        ("train_folder: data\n", "own/train.py", "transformers", True),
+        ("", "open_instruct.finetune", "open-instruct", True),
+    ],
+)
+def test_the_program_that_is_started_says_more_than_the_keys(keys, program, name, own_parser):
+    found = flavour_of(parse(f"model_name_or_path: m\nlearning_rate: 0.1\n{keys}", "c.yaml", "yaml"), program)
+    assert (found.name, found.own_parser) == (name, own_parser)
+
+
+@pytest.mark.parametrize(
+    ("script", "packing", "padded", "length"),
+    [
+        ("run_clm.py", True, False, 1024),
+        ("run_clm.py --packing False", False, False, 1024),
+        ("run_mlm.py", True, False, None),
+        ("run_glue.py", False, True, 128),
+        ("run_glue.py --pad_to_max_length False", False, False, 128),
+        ("run_qa.py", False, True, 384),
+        ("run_ner.py", False, False, None),
+        ("train.py", False, False, None),
+        ("train.py --pad_to_max_length True", False, True, None),
+    ],
+)
+def test_scripts_fill_rows_or_pad_them(tmp_path, script, packing, padded, length):
+    command = tmp_path / "train.sh"
+    command.write_text(f"python {script} --model_name_or_path m --per_device_train_batch_size 3 --output_dir out\n")
+    (opened,) = open_jobs(recognise_file(str(command)), Settings(root=str(tmp_path))).opened
+    job = opened.reading.job
+    assert (job.packing, job.padded, job.sequence_length) == (packing, padded, length)

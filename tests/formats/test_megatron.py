@@ -145,6 +145,26 @@ def test_nemo_cuts_rows_to_the_length_of_the_data():
     assert changed.count("seq_length: 1024\n") == 2
 
 
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ("", 50257),
+        ("  override_vocab_size: 31000\n", 31000),
+        ("  tokenizer: {library: megatron, type: null, model: /data/llama_tokenizer.model}\n", 32000),
+        ("  tokenizer: {model: /data/other.model}\n", 50257),
+        ("  tokenizer: {model: /data/llama_tokenizer.model}\n  override_vocab_size: 31000\n", 31000),
+    ],
+)
+@pytest.mark.parametrize("tensor", [4, 3])
+def test_nemo_pads_the_vocabulary_that_a_size_or_the_tokenizer_says(stated, words, tensor):
+    """To multiples of 128 for each rank of tensor parallelism."""
+    text = NEMO.replace("tensor_model_parallel_size: 4", f"tensor_model_parallel_size: {tensor}")
+    if "tokenizer" in stated:
+        text = text.replace("  tokenizer:\n    library: megatron\n    type: GPT2BPETokenizer\n", "")
+    job = read("nemo", text.replace("  optim:\n", stated + "  optim:\n")).job
+    assert job.model["vocab_size"] == -(-words // (128 * tensor)) * 128 * tensor
+
+
 def test_nemo_without_o2_keeps_float32_weights():
     job = read("nemo", NEMO.replace("megatron_amp_O2: true", "megatron_amp_O2: false")).job
     assert (job.weights.dtype, job.precision.autocast, job.precision.master_weights) == ("float32", "bfloat16", False)
@@ -458,3 +478,59 @@ def test_an_embedding_or_the_loss_may_count_as_a_layer_of_its_stage(layers, opti
     plan = read_as("megatron", f"{text}  {options}\n").job.parallelism
     assert plan.pipeline == 4
     assert (plan.first_stage_layers, plan.last_stage_layers) == ends
+
+
+def changed(text, changes):
+    reading = read("megatron", text)
+    return apply(text, megatron.FORMAT.edits(reading, changes))
+
+
+def test_a_change_of_checkpointing_takes_out_what_megatron_refuses_beside_it_and_what_would_win():
+    whole = "  --recompute-granularity: full\n  --recompute-method: uniform\n  --recompute-num-layers: 1\n"
+    text = changed(MEGATRON + whole, {"activation_checkpointing": "selective"})
+    assert "--recompute-granularity: selective" in text
+    assert "--recompute-method" not in text
+    assert "--recompute-num-layers" not in text
+    assert "--recompute-" not in changed(MEGATRON + whole, {"activation_checkpointing": "none"})
+    for former in ("recompute-activations", "checkpoint-activations"):
+        text = changed(f"{MEGATRON}  --{former}: true\n", {"activation_checkpointing": "full"})
+        assert former not in text
+        assert read("megatron", text).job.activation_checkpointing == "full"
+
+
+@pytest.mark.parametrize(
+    ("line", "attention", "kind"),
+    [
+        ("", "flash_attention_2", "default"), ("  --attention-backend: flash\n", "flash_attention_2", "file"),
+        ("  --attention-backend: unfused\n", "eager", "file"),
+    ],
+)  # fmt: skip
+def test_the_attention_backend_is_the_file_s_where_it_names_one(line, attention, kind):
+    job = read("megatron", MEGATRON + line).job
+    assert (job.attention, job.origins["attention"].kind) == (attention, kind)
+
+
+BRIDGE = """train: {train_iters: 100, global_batch_size: 64, micro_batch_size: 1}
+ddp: {use_distributed_optimizer: true}
+rng: {seed: 1}
+model:
+  hidden_size: 64
+  num_layers: 6
+  num_attention_heads: 4
+  vocab_size: 1024
+  gated_linear_unit: true
+  num_moe_experts: 8
+  moe_ffn_hidden_size: 96
+  pipeline_model_parallel_size: 2
+  num_layers_in_first_pipeline_stage: 2
+"""
+
+
+def test_a_provider_s_experts_and_ends():
+    job = read("megatron_bridge", BRIDGE).job
+    assert (job.model["model_type"], job.model["num_local_experts"], job.model["intermediate_size"]) == (
+        "mixtral",
+        8,
+        96,
+    )
+    assert (job.parallelism.first_stage_layers, job.parallelism.last_stage_layers) == (2, None)

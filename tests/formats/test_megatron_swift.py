@@ -123,6 +123,13 @@ def test_changes_are_written_in_its_words(swift):
     assert (job.micro_batch_size, job.activation_checkpointing) == (1, "none")
 
 
+def test_muon_goes_without_the_distributed_optimizer(swift):
+    form, changes = swift.format, {"parallelism.zero.stage": 1}
+    off = "use_distributed_optimizer: false\n"
+    assert form.describe(swift.read(SFT + off), changes) == "use_distributed_optimizer: true"
+    assert form.describe(swift.read(SFT + off + "optimizer: muon\n"), changes) is None
+
+
 def test_further_heads_are_said_and_bounded(swift):
     job = swift.job(SFT + "mtp_num_layers: 1\n", gpus=2)
     assert job.further_heads == 1

@@ -83,6 +83,12 @@ def test_edits(swift, changes, path, value):
     assert job.get(path) == value
 
 
+def test_the_length_of_an_online_row_is_the_prompt_s_and_the_completion_s(swift):
+    text, job = swift.change(GRPO, {"sequence_length": 4096})
+    assert "max_length: 3072" in text
+    assert (job.sequence_length, job.rl.completion_length) == (4096, 1024)
+
+
 @pytest.mark.parametrize(
     ("command", "objective"), [("sft", "sft"), ("pt", "pretrain"), ("rlhf --rlhf_type kto", "kto"), ("infer", None)]
 )

@@ -86,6 +86,22 @@ def test_a_pipeline_cuts_the_local_batch(automodel):
 
 
 @pytest.mark.parametrize(
+    ("local", "micro", "rows", "batches", "said"),
+    [
+        ("12", "pipeline: {pp_microbatch_size: 3}", 3, 4, "distributed.pipeline.pp_microbatch_size"),
+        ("12", "pipeline: {}", 1, 12, "step_scheduler.local_batch_size"),
+        ("null", "pipeline: {pp_microbatch_size: 3}", 1, 1, "distributed.pipeline.pp_microbatch_size"),
+        ("2", "pipeline: {pp_microbatch_size: 3}", 2, 1, "distributed.pipeline.pp_microbatch_size"),
+    ],
+)
+def test_micro_batches_of_a_pipeline_are_said_where_they_are_stated(automodel, local, micro, rows, batches, said):
+    text = RECIPE.replace("local_batch_size: 4", f"local_batch_size: {local}")
+    job = automodel.job(text.replace("  tp_size: 2\n", f"  pp_size: 2\n  {micro}\n"))
+    assert (job.micro_batch_size, job.parallelism.microbatches) == (rows, batches)
+    assert job.origins["micro_batch_size"].key == said
+
+
+@pytest.mark.parametrize(
     ("section", "targets"),
     [
         ("target_modules: '*_proj'", "(?s:.*_proj)"),

@@ -92,6 +92,16 @@ def test_lora_offload_and_no_checkpointing():
     assert (found.attention, found.packing) == ("sdpa", False)
 
 
+@pytest.mark.parametrize(
+    ("size", "sharding", "ranks"),
+    [(7, "hybrid_shard", 7), (8, "full_shard", None), (9, "full_shard", None), (-1, "full_shard", None)],
+)
+def test_a_group_of_fewer_ranks_than_gpus_divides_the_weights(size, sharding, ranks):
+    """Of eight GPUs."""
+    fsdp = job(GRPO.replace("policy: {model", f"policy: {{fsdp_config: {{fsdp_size: {size}}}, model")).parallelism.fsdp
+    assert (fsdp.sharding, fsdp.shard_size) == (sharding, ranks)
+
+
 def test_megatron():
     megatron = (
         "policy: {megatron_config: {tensor_model_parallel_size: 2, pipeline_model_parallel_size: 2, "

@@ -83,6 +83,16 @@ def test_without_a_count_the_degrees_are_the_least():
     assert (job.hardware.gpus, job.origins["hardware.gpus"].kind) == (32, "assumed")
 
 
+@pytest.mark.parametrize(("replicas", "shards", "size", "steps"), [(1, 4, None, 5), (2, 4, 4, 2), (5, 3, 3, 1)])
+def test_replicas_of_shards(replicas, shards, size, steps):
+    """A group of shards divides the weights; all ranks of both divide the batch: 83 rows, 4 a rank."""
+    degrees = f"data_parallel_replicate_degree = {replicas}\ndata_parallel_shard_degree = {shards}"
+    text = NEW.replace("tensor_parallel_degree = 8", degrees).replace("seq_len", "global_batch_size = 83\nseq_len")
+    job = read(text).job
+    assert (job.hardware.gpus, job.data_parallel) == (replicas * shards, replicas * shards)
+    assert (job.parallelism.fsdp.shard_size, job.gradient_accumulation_steps) == (size, steps)
+
+
 def test_the_argparse_days():
     reading = read(OLD)
     job = reading.job

@@ -69,6 +69,12 @@ def test_stated_values_and_their_places(vllm):
     assert job.origins["inference.max_model_len"].span.line == 3
 
 
+@pytest.mark.parametrize(("stated", "length", "note"), [("-1", -1, "the longest that fits"), ("8191", 8191, "")])
+def test_a_length_of_minus_one_says_what_it_is(vllm, stated, length, note):
+    job = vllm.job(SERVER.replace("max-model-len: 32K", f"max-model-len: {stated}"))
+    assert (job.inference.max_model_len, job.origins["inference.max_model_len"].note) == (length, note)
+
+
 def test_defaults_that_depend_on_the_gpu_stay_open(vllm):
     job = vllm.job("tensor-parallel-size: 2\nenable-lora: true\n")
     inference = job.inference

@@ -128,6 +128,7 @@ def test_a_mig_slice_is_a_card_of_its_own():
     [
         ("h10o", "h100-80gb"),
         ("a100-60gb", "a100-40gb or a100-80gb"),
+        ("a100-70gb", "a100-40gb or a100-80gb"),
         ("80GB:2", "h100-80gb"),
         ("rtx 6000", "rtx-6000-ada"),
     ],

@@ -297,6 +297,9 @@ class TestKaito:
             ("llama-3.3-70b-instruct", "Standard_NC96ads_A100_v4", "", (4, 1, 1)),
             ("deepseek-r1-0528", "Standard_NC80adis_H100_v5", ", count: 6", (2, 5, 1)),
             ("qwen2.5-coder-32b-instruct", "Standard_NC24ads_A100_v4", "", (1, 2, 1)),
+            # 130.5 GB over 67.2 GB a GPU: only the 2 % of room that KAITO adds ask for the third
+            ("gpt-oss-120b", "Standard_NC24ads_A100_v4", "", (1, 3, 1)),
+            ("gpt-oss-120b", "Standard_NC48ads_A100_v4", "", (2, 2, 1)),
             ("phi-4", "Standard_NC24ads_A100_v4", "", (1, 1, 1)),
         ],
     )
@@ -620,6 +623,7 @@ def test_a_manifest_in_json(tmp_path):
         ("karpenter.k8s.aws/instance-gpu-name: l40s, karpenter.k8s.aws/instance-gpu-memory: '45776'", "l40s"),
         ("karpenter.k8s.aws/instance-gpu-name: h100, karpenter.k8s.aws/instance-gpu-memory: '81920'", "h100-80gb"),
         ("karpenter.k8s.aws/instance-gpu-name: ours, karpenter.k8s.aws/instance-gpu-memory: '81920'", None),
+        ("karpenter.k8s.aws/instance-gpu-name: l40s, karpenter.k8s.aws/instance-gpu-memory: '46068'", "l40s"),
         (
             "cloud.google.com/gke-gpu-partition-size: 2g.20gb, cloud.google.com/gke-accelerator: nvidia-a100-80gb",
             "a100-80gb-mig-2g.20gb",

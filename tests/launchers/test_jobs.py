@@ -56,6 +56,8 @@ def test_slurm_says_the_hardware(jobs):
         ("#SBATCH -N 4\n#SBATCH --gpus-per-node=8", 32, 4),
         ("#SBATCH --nodes=2 --gpus-per-task=1 --ntasks-per-node=4", 8, 2),
         ("#SBATCH -G a100:16\n#SBATCH -N2", 16, 2),
+        ("#SBATCH --gpus 15\n#SBATCH --nodes 2", 16, 2),
+        ("#SBATCH --gpus 17\n#SBATCH --nodes 2", 18, 2),
         ("#SBATCH --gres=gpu:4,lscratch:10", 4, None),
     ],
 )

@@ -61,6 +61,16 @@ def test_combinations_hold_no_two_recipes_that_exclude_each_other(search_of):
         assert candidate.verdict != "exceeds"
 
 
+@pytest.mark.parametrize(("left", "looked_at"), [(0.9, True), (1.15, True), (1.16, False)])
+def test_a_combination_is_looked_at_where_its_savings_together_come_near_enough(search_of, left, looked_at):
+    """Two recipes that fit together, as if what each saves alone left so much of the GPU."""
+    search = search_of("8B", "", "a100-40gb", 1)
+    parts = {part.ladder.name: part for part in search._parts(search.saving())}
+    saved = search.now.needed - int(left * search.facts.gpu.usable)
+    pair = parts["fused-loss"]._replace(saved=saved // 3), parts["lora"]._replace(saved=saved - saved // 3)
+    assert (search._together(pair) is not None) == looked_at
+
+
 def test_the_search_ends_soon_after_its_steps(search_of):
     search = search_of("405B", "", "t4", 8, steps=30_000)
     before = budget.spent()

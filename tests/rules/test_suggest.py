@@ -99,6 +99,17 @@ def test_a_suggestion_that_would_make_another_error_is_not_shown(check, axolotl)
             assert "adamw_8bit" not in suggestion.text
 
 
+@pytest.mark.parametrize(("before", "severity", "shown"), [(1, "error", 0), (1, "warning", 1), (6, "error", 1)])
+def test_a_remedy_that_trips_another_error_is_not_shown(check, axolotl, own_rule, before, severity, shown):
+    """It may trip a warning, and an error that is there without it."""
+    selection = own_rule(when="packing == true", suggest=[{"set": {"packing": False, "micro_batch_size": 5}}])
+    other = own_rule(id="TEAM002", name="large-batches", when="micro_batch_size >= 5", severity=severity)
+    both = selection._replace(rules=(*selection.rules, *other.rules))
+    text = axolotl.replace("micro_batch_size: 1", f"micro_batch_size: {before}")
+    found = next(item for item in check(text, selection=both).findings if item.rule == "TEAM001")
+    assert len(found.suggestions) == shown
+
+
 def test_suggestions_say_what_they_cost_and_how_much_they_save(check, axolotl):
     finding = memory_errors(check(axolotl, "a100-40gb", 1))[0]
     now = finding.estimate.needed

@@ -35,6 +35,9 @@ def severities(tmp_path, text: str, name: str = "config.yaml") -> list[tuple[str
         (8192, "true", 16, "error", ""),
         (8192, "false", 16, "warning", "assumes samples of the full sequence length; samples of 1,024 tokens fit"),
         (8192, "false", 256, "error", "assumes samples of the full sequence length; shorter samples need less"),
+        (4096, "false", 32, "warning", "assumes samples of the full sequence length; samples of 1,024 tokens fit"),
+        (4095, "false", 32, "error", "assumes samples of the full sequence length; shorter samples need less"),
+        (3000, "false", 48, "error", "assumes samples of the full sequence length; shorter samples need less"),
         (2048, "false", 96, "error", "assumes samples of the full sequence length; shorter samples need less"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import Refused, colour
+from .console import Refused, terminal
 from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command(before: str, after: str, config: str | None, isolated: bool, output_
     if output_format == "json":
         click.echo(compare.as_json((before, one), (after, two), found))
     else:
-        click.echo(compare.render((before, one), (after, two), found, colour=colour()))
+        click.echo(compare.render((before, one), (after, two), found, terminal()))
 
 
 def _side(word: str, layers: Layers) -> Estimated:

@@ -11,7 +11,7 @@ import click
 
 from ..settings.settings import Settings, SettingsError
 from ..words import word
-from .console import Refused
+from .console import Refused, terminal
 from .options import hardware_options, layers_of, selection_options
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ def show(path: str, output_format: str, config: str | None, isolated: bool, **op
             json.dumps({"schema": "gpulint-config/1", "file": layers.file(path), "settings": settings}, indent=2)
         )
         return
-    from ..report.listing import table
+    from ..report.table import table
 
     shown = [(name, os.path.relpath(value) if name == "root" else value, origin) for name, value, origin in rows]
     click.echo(f"settings file: {_shown(layers.file(path))}")
-    click.echo(table(("SETTING", "VALUE", "FROM"), [(name, word(value), origin) for name, value, origin in shown]))
+    cells = [(name, word(value), origin) for name, value, origin in shown]
+    click.echo(table(("SETTING", "VALUE", "FROM"), cells, terminal()))
 
 
 def _rows(layers: Layers, path: str) -> list[tuple[str, Any, str]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ..report.style import Style
 
 COULD_NOT = 2
 """Exit code for what could not be done: unreadable files, unknown GPUs, bad settings."""
@@ -36,6 +39,18 @@ def colour() -> bool:
     """Whether standard output takes colour: what --color or the environment says, else whether it is a terminal."""
     wanted = click.get_current_context().color
     return sys.stdout.isatty() if wanted is None else wanted
+
+
+def terminal() -> Style:
+    """What standard output can show: colour, and on a terminal its width and links."""
+    import shutil
+
+    from ..report.style import Style
+
+    here = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if here or os.environ.get("COLUMNS") else 0
+    coloured = colour()
+    return Style(coloured, width, links=here and coloured)
 
 
 def wanted_colour(word: str) -> bool | None:

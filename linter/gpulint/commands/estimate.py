@@ -10,7 +10,7 @@ import click
 from ..run.check import internal_error
 from ..settings.settings import SettingsError
 from .changes import changes_of
-from .console import COULD_NOT, Refused, colour, complain
+from .console import COULD_NOT, Refused, complain, terminal
 from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def _print(done: list[tuple[str, Any, str]], output_format: str, *, explain: boo
     else:
         from ..report.text import estimate as text_estimate
 
-        coloured = colour()
+        style = terminal()
         blocks = [
-            text_estimate.render(file, estimate, colour=coloured, explain=explain, fitting=fitting)
+            text_estimate.render(file, estimate, style, explain=explain, fitting=fitting)
             for file, estimate, fitting in done
         ]
         if blocks:

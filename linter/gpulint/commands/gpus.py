@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .console import Refused
+from .console import Refused, terminal
 
 
 @click.command("gpus")
@@ -22,4 +22,4 @@ def command(query: str | None, output_format: str) -> None:
             known = tuple(matching) or (find(query),)
         except UnknownGpu as error:
             raise Refused(str(error)) from None
-    click.echo(listing.gpus(known, output_format))
+    click.echo(listing.gpus(known, output_format, terminal()))

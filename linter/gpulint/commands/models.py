@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .console import Refused
+from .console import Refused, terminal
 
 
 class _Searching(click.Group):
@@ -35,7 +35,7 @@ def listed(query: str | None, output_format: str) -> None:
     if not found:
         advice = f"`gpulint models add {query}`" if "/" in (query or "") else "`gpulint models add ORG/NAME`"
         raise Refused(f"no model in the catalogue matches {query!r}; {advice} downloads a model's config.json")
-    click.echo(listing.models(found, output_format))
+    click.echo(listing.models(found, output_format, terminal()))
 
 
 @command.command("add")

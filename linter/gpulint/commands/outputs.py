@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from .. import __version__
 from ..settings.settings import FAIL_ON
-from .console import COULD_NOT, Refused, colour, complain
+from .console import COULD_NOT, Refused, complain, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,9 +90,10 @@ class Outputs(NamedTuple):
         )
         shown = len(self.formats) - len(self.files)
         if self.statistics:
-            click.echo(statistics.as_json(report) if self.formats[:shown] == ("json",) else statistics.render(report))
+            as_json = self.formats[:shown] == ("json",)
+            click.echo(statistics.as_json(report) if as_json else statistics.render(report, terminal()))
         for name in self.formats[:shown] if not self.statistics else ():
-            text = render(name, report, context._replace(**_terminal()))
+            text = render(name, report, context._replace(**terminal()._asdict()))
             click.echo(text, nl=bool(text))
             if name in ("github", "azure") and not self.quiet:
                 click.echo(summary(report))
@@ -123,16 +123,6 @@ def _paired(formats: tuple[str, ...], files: tuple[str, ...], named: Sequence[st
     taken.update(zip(rest, left[len(left) - len(rest) :], strict=True))
     shown = [formats[place] for place in range(len(formats)) if place not in taken.values()]
     return (*shown, *(formats[taken[place]] for place in range(len(files))))
-
-
-def _terminal() -> dict[str, Any]:
-    """What standard output can show: colour, and on a terminal its width and links."""
-    import shutil
-
-    here = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if here or os.environ.get("COLUMNS") else 0
-    coloured = colour()
-    return {"colour": coloured, "width": width, "links": here and coloured}
 
 
 def write_file(file: str, text: str) -> None:

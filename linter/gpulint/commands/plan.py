@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..run.check import internal_error
-from .console import COULD_NOT, colour, complain
+from .console import COULD_NOT, complain, terminal
 from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def command(
     else:
         from ..report.text import plan as text_plan
 
-        coloured = colour()
+        style = terminal()
         if plans:
-            click.echo("\n\n".join(text_plan.render(name, plan, sort, colour=coloured) for name, plan in plans))
+            click.echo("\n\n".join(text_plan.render(name, plan, sort, style) for name, plan in plans))
     sys.exit(COULD_NOT if failed else 0)
 
 

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from .console import COULD_NOT, Refused
+from .console import COULD_NOT, Refused, terminal
 
 
 @click.group("rules", invoke_without_command=True)
@@ -26,7 +26,7 @@ def command(context: click.Context, output_format: str, rules: tuple[str, ...]) 
         known = all_rules(rules)
     except RuleError as error:
         raise Refused(str(error)) from None
-    click.echo(listing.rules(known, output_format))
+    click.echo(listing.rules(known, output_format, terminal()))
 
 
 @command.command("test")

@@ -6,8 +6,10 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..formats.core.bindings.help import words_of
 from ..formats.core.key_help import NO_DEFAULT, folded, help_of, keys_at
 from .comments import gpus, within_comment
+from .cursor import rows_at
 from .hover import describe, written
 from .offer import Completion, Item
 from .scan import scan
@@ -141,7 +143,9 @@ def _values(read: Read, path: str, text: str, held: _Place | None, spot: Spot, s
     key = help_of(held[0], (*held[1], spot.key)) if held is not None else None
     if key is None:
         return Completion([])
-    values = [*key.values]
+    dotted = ".".join([held[0].prefix] * bool(held[0].prefix) + [*map(str, held[1]), spot.key]) if held else spot.key
+    known = [word for row in rows_at(read, dotted) for word in words_of(row) if isinstance(word, str)]
+    values = list(dict.fromkeys([*key.values, *known]))
     if key.default is not NO_DEFAULT and not isinstance(key.default, dict | list) and key.default is not None:
         default = str(key.default).lower() if isinstance(key.default, bool) else key.default
         values = list(dict.fromkeys([default, *values]))

@@ -10,6 +10,7 @@ from ..formats.core.key_help import help_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..formats.core.bindings.rows import Key as Row
     from ..formats.core.key_help import KeyHelp, Step
     from ..job.origin import Origin
     from ..source.node import Entry, Node, Span
@@ -63,6 +64,17 @@ def fields_at(plan: Plan, path: str, key: Key) -> Iterator[str]:
         span = origin.key_span or origin.span
         if span is not None and key.start <= span.start <= key.end:
             yield name
+
+
+def rows_at(read: Read, dotted: str) -> Iterator[Row]:
+    """What the formats of a file's jobs say of a key, whether or not it has set anything."""
+    from ..formats.core.bindings.help import rows_of
+    from ..formats.core.registry import find
+
+    for name in dict.fromkeys(plan.opened.reading.format for plan in read.jobs):
+        table = find(name).table
+        if table is not None:
+            yield from rows_of(table, dotted)
 
 
 def _entry(root: Node, offset: int) -> tuple[Sequence[Step], Entry | None]:

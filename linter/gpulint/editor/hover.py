@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..formats.core.key_help import NO_DEFAULT
 from ..report.printable import printable
 from ..rules.facts.facts_page import job_meanings
+from ..source.tables import read_table
 from ..units import bytes_text
-from .cursor import fields_at, key_at
+from .cursor import fields_at, key_at, rows_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,6 +82,7 @@ def _about(read: Read, path: str, key: Key) -> Iterator[str]:
     if key.help is not None:
         yield describe(key.help)
     fields = list(dict.fromkeys(name for plan in read.jobs for name in fields_at(plan, path, key)))
+    fields = fields or list(dict.fromkeys(row.field for row in rows_at(read, key.dotted)))
     for name in fields[:MAX_FIELDS]:
         meaning = job_meanings().get(name)
         if meaning:
@@ -112,12 +114,8 @@ def _cost(plan: Plan, fields: Sequence[str]) -> str:
 
 @cache
 def _components() -> dict[str, list[str]]:
-    import json
-    import os
 
-    with open(os.path.join(os.path.dirname(__file__), "components.json"), encoding="utf-8") as file:
-        table: dict[str, list[str]] = json.load(file)
-    return table
+    return read_table(__file__, "components.json")
 
 
 def components_of(field: str) -> Sequence[str]:

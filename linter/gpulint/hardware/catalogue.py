@@ -8,12 +8,11 @@ A partition of a card is the card's name and the profile: `a100-80gb-mig-3g.40gb
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from functools import cache
 from typing import Any, NamedTuple
 
+from ..source.tables import read_table
 from ..units import GIB, MIB
 from .gpu import Gpu
 
@@ -228,9 +227,7 @@ def _unknown(text: str, name: _Name) -> str:
 
 @cache
 def _load(file: str) -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+    return read_table(__file__, file)
 
 
 @cache

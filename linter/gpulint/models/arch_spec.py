@@ -8,10 +8,10 @@ that its inventory has, and `coverage.py` says so.
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..source.tables import read_table
 from .model import text_config
 
 if TYPE_CHECKING:
@@ -147,10 +147,7 @@ class ArchSpec(NamedTuple):
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "arch_spec.json")
-    with open(path, encoding="utf-8") as file:
-        table: dict[str, dict[str, Any]] = json.load(file)
-    return table
+    return read_table(__file__, "arch_spec.json")
 
 
 def _entry(model_type: str) -> dict[str, Any]:

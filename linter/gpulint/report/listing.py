@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..units import GIB, count_text
 from .printable import printable
+from .table import PLAIN, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from ..models.catalogue import CatalogueRow
     from ..models.model import Model
     from ..rules.load import RuleFile
+    from .style import Style
 
 
-def rules(known: Sequence[RuleFile], output_format: str) -> str:
+def rules(known: Sequence[RuleFile], output_format: str, style: Style = PLAIN) -> str:
     """The rules; as JSON with everything their files say."""
     if output_format == "json":
         return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)
@@ -27,10 +29,11 @@ def rules(known: Sequence[RuleFile], output_format: str) -> str:
             (rule.id, rule.name, rule.subject, rule.severity, rule.status, rule.fix, rule.applies_text)
             for rule in sorted(known, key=lambda rule: (rule.subject, rule.id))
         ],
+        style,
     )
 
 
-def gpus(known: Sequence[Gpu], output_format: str) -> str:
+def gpus(known: Sequence[Gpu], output_format: str, style: Style = PLAIN) -> str:
     """GPUs with the memory that nvidia-smi and torch report."""
     if output_format == "json":
         rows: list[dict[str, Any]] = [{**gpu._asdict(), "aliases": list(gpu.aliases)} for gpu in known]
@@ -49,16 +52,18 @@ def gpus(known: Sequence[Gpu], output_format: str) -> str:
             )
             for gpu in known
         ],
+        style,
     )
 
 
-def models(found: Sequence[CatalogueRow], output_format: str) -> str:
+def models(found: Sequence[CatalogueRow], output_format: str, style: Style = PLAIN) -> str:
     """Models of the catalogue."""
     if output_format == "json":
         return json.dumps({"schema": "gpulint-models/1", "models": [row._asdict() for row in found]}, indent=2)
     return table(
         ("MODEL", "ARCHITECTURE", "PARAMETERS"),
         [(row.id, row.model_type, count_text(row.parameters) if row.parameters else "?") for row in found],
+        style,
     )
 
 
@@ -66,12 +71,3 @@ def model(found: Model) -> str:
     """One model in a line."""
     stands_in = "" if found.exact else "; architecture unknown, approximated by a similar one"
     return printable(f"{found.model_type}, {found.parameters:,} parameters{stands_in}")
-
-
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns as wide as their widest cell."""
-    widths = [max(len(printable(row[column])) for row in (head, *rows)) for column in range(len(head))]
-    return "\n".join(
-        "  ".join(f"{printable(cell):<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (head, *rows)
-    )

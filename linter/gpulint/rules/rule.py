@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ..source.document import FileError
+
 if TYPE_CHECKING:
     from ..settings.severity import Severity
     from .expression import Tree
@@ -12,22 +14,8 @@ if TYPE_CHECKING:
 CONFIDENCES = ("low", "medium", "high")
 
 
-class RuleError(Exception):
-    """A rule file that cannot be used. `line` and `column` count from 1 and are 0 where there is no place."""
-
-    def __init__(self, path: str, reason: str, line: int = 0, column: int = 0) -> None:
-        super().__init__(reason)
-        self.path = path
-        self.reason = reason
-        self.line = line
-        self.column = column
-
-    def __reduce__(self) -> tuple[type[RuleError], tuple[str, str, int, int]]:
-        return RuleError, (self.path, self.reason, self.line, self.column)
-
-    def __str__(self) -> str:
-        place = f":{self.line}:{self.column}" if self.line else ""
-        return f"{self.path}{place}: {self.reason}"
+class RuleError(FileError):
+    """A rule file that cannot be used."""
 
 
 class Place(NamedTuple):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.format import Problem
 from ..source.places import places_of
+from ..source.tables import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +58,5 @@ def secrets(document: Document) -> Iterator[Problem]:
 
 @cache
 def _forms() -> tuple[_Form, ...]:
-    with open(os.path.join(os.path.dirname(__file__), "secrets.json"), encoding="utf-8") as file:
-        rows = json.load(file)["secrets"]
+    rows = read_table(__file__, "secrets.json")["secrets"]
     return tuple(_Form(row["kind"], row["start"], re.compile(row["pattern"]), row["revoke"]) for row in rows)

@@ -1,7 +1,7 @@
 """Globs of paths as settings write them, with the meaning that `.gitignore` gave them.
 
-Ours and not pathspec's, whose regular expressions backtrack: six stars in a glob take a minute on a name of 80
-characters, and a settings file is untrusted. Here a glob takes at most its names times the names of the path, and
+Ours and not pathspec's, whose regular expressions backtrack: six stars in a glob take half a minute on a name of
+80 characters, and a settings file is untrusted. Here a glob takes at most its names times the names of the path, and
 `fnmatch` translates a name so that no star is tried twice.
 """
 

@@ -49,8 +49,8 @@ class Document(NamedTuple):
         return self.roots[0]
 
 
-class SourceError(Exception):
-    """A file that cannot be read. `line` and `column` count from 1 and are 0 where there is no place."""
+class FileError(Exception):
+    """A file that cannot be used. `line` and `column` count from 1 and are 0 where there is no place."""
 
     def __init__(self, path: str, reason: str, line: int = 0, column: int = 0) -> None:
         super().__init__(reason)
@@ -59,9 +59,16 @@ class SourceError(Exception):
         self.line = line
         self.column = column
 
+    def __reduce__(self) -> tuple[type[FileError], tuple[str, str, int, int]]:
+        return type(self), (self.path, self.reason, self.line, self.column)
+
     def __str__(self) -> str:
         place = f":{self.line}:{self.column}" if self.line else ""
         return f"{self.path}{place}: {self.reason}"
+
+
+class SourceError(FileError):
+    """A file that cannot be read."""
 
 
 def duplicates(mapping: Node) -> list[Duplicate]:

@@ -32,3 +32,21 @@ KEEPS_STAGE_OUTPUTS = Behaviour(
     "torch pipelining/stage.py `output_chunks`; since, train.py `return_outputs=False` (pytorch/torchtitan#1922)",
     until="0.2.1",
 )
+ROOTED = Behaviour(
+    NAME,
+    "leaves embedding and head in FSDP's root, and the last layer gathered for its backward",
+    "models/llama3/parallelize_llama.py `apply_fsdp` of 0.1.0; apart since pytorch/torchtitan#1094 of July 2025",
+    until="0.2",
+)
+FOREACH = Behaviour(
+    NAME,
+    "takes AdamW's foreach implementation unless `optimizer.fused` is on",
+    "optimizer.py of 0.0.2 at 6a6f755d2; `implementation` of 0.1.0 is fused",
+    until="0.1",
+)
+ONE_BATCH_A_STEP = Behaviour(
+    NAME,
+    "has no accumulation: a step is one local batch of every rank",
+    "train.py of 0.0.2 at 6a6f755d2",
+    until="0.1",
+)

@@ -11,11 +11,10 @@ on they rest on those that the benchmark marks as `seen` alone (docs/accuracy.md
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...source.tables import read_table
 from ...units import KIB, MIB
 from ...upstream import megatron
 from ...upstream.behaviour import default_of
@@ -294,6 +293,4 @@ def _of_architecture(rows: list[dict[str, Any]], gpu: Gpu | None) -> dict[str, A
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "runtime.json"), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+    return read_table(__file__, "runtime.json")

@@ -6,12 +6,11 @@ A job without a framework runs Transformers' modelling code.
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...source.tables import read_table
 from ...upstream import megatron, torchtune
 from ...upstream.stack import Stack
 
@@ -65,10 +64,7 @@ TRANSFORMERS = Framework(of_transformers=True)
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frameworks.json")
-    with open(path, encoding="utf-8") as file:
-        table: dict[str, dict[str, Any]] = json.load(file)
-    return table
+    return read_table(__file__, "frameworks.json")
 
 
 def framework(job: Job) -> Framework:

@@ -6,12 +6,11 @@ one. A tower without reads what the processor resizes an image to.
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...source.tables import read_table
 from ..frameworks.frameworks import of_transformers
 from . import anyres
 
@@ -145,10 +144,7 @@ class ImageInputs(NamedTuple):
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "encoders.json")
-    with open(path, encoding="utf-8") as file:
-        tables: dict[str, dict[str, Any]] = json.load(file)
-    return tables
+    return read_table(__file__, "encoders.json")
 
 
 def vision_spec(model: Model) -> VisionSpec | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...source.tables import read_table
 from ...upstream.stack import Stack
 from ...upstream.torch import FOREACH, SPARING_FOREACH
 from ..allocator.allocator import block_size
@@ -93,9 +92,7 @@ class States(NamedTuple):
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "optimizers.json"), encoding="utf-8") as file:
-        table: dict[str, Any] = json.load(file)
-    return table
+    return read_table(__file__, "optimizers.json")
 
 
 def names() -> tuple[str, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...source.tables import read_table
 from ...units import DTYPE_BYTES
 from ..allocator.allocator import block_size
 
@@ -48,9 +47,7 @@ class Packing(NamedTuple):
 
 @cache
 def _packings() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "packings.json"), encoding="utf-8") as file:
-        table: dict[str, Any] = json.load(file)
-    return table
+    return read_table(__file__, "packings.json")
 
 
 def packing(quantization: Quantization) -> Packing | None:

@@ -236,32 +236,26 @@ def exp(x: Tensor) -> Tensor:
 @labelled("square")
 def power(x: Tensor) -> Tensor:
     """x.pow(k): backward is g * (k * x.pow(k - 1)), three tensors alive at once."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    kept = x.storage
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        base = tape.new(n, e)
-        scaled = tape.new(n, e)
-        result = tape.new(n, e)
-        del base, scaled
-        return (result,)
-
-    return made(y, tape.node((x,), back))
+    y = tape_of(x).new(x.n, x.e)
+    return _with_two_factors(x, y, x.storage)
 
 
 @labelled("inverse root")
 def rsqrt(x: Tensor) -> Tensor:
     """rsqrt: saves its result; backward is -0.5 * g * result.pow(3)."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    kept = y.storage
+    y = tape_of(x).new(x.n, x.e)
+    return _with_two_factors(x, y, y.storage)
 
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        cube = tape.new(n, e)
-        half = tape.new(n, e)
+
+def _with_two_factors(x: Tensor, y: Tensor, saved: object) -> Tensor:
+    """y of x, whose backward makes the gradient of two factors, each a tensor of x's size that dies with it."""
+    tape, n, e = tape_of(x), x.n, x.e
+
+    def back(_: Tensor, _saved: object = saved) -> tuple[Tensor]:
+        first = tape.new(n, e)
+        second = tape.new(n, e)
         result = tape.new(n, e)
-        del cube, half
+        del first, second
         return (result,)
 
     return made(y, tape.node((x,), back))

@@ -7,66 +7,41 @@ Facts from autotrain-advanced 0.8.37.dev0 (`parser.py`, `trainers/*/params.py`, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...source.node import Entry, Node
-from ..core.arguments import Arguments, Given
-from ..core.format import Format, JobBuilder, NoJobError, Problem, Reading, written_by
+from ..core.backends.trainer import BATCH, model, optimizer
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD
+from ..core.bindings.reader import by_program
+from ..core.bindings.rows import Default, Derived, Fixed, Key, Table, renamed, within
+from ..core.format import Format, Problem, Reading
+from ..core.key_changes import ZERO
 from ..core.keys import key_problems, load
 from ..core.model_facts import find_model
 from ..core.references import plain_document
 from ..core.releases import released
 from ..core.world_size import Stated, set_hardware
+from ..deepspeed.config import apply
 from ..hf_trainer import trl
 from ..hf_trainer.peft_arguments import set_adapter, set_dtype, set_method, set_quantization
+from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.trainer_profiles import flavour
-from ..hf_trainer.training_arguments import (
-    Run,
-    set_attention,
-    set_batch,
-    set_checkpointing,
-    set_compile,
-    set_evaluation,
-    set_optimizer,
-    set_precision,
-    set_versions,
-)
+from ..hf_trainer.trainer_reader import TrainerReader, as_step, run_of
+from ..hf_trainer.training_arguments import set_evaluation
 from ..hf_trainer.unsloth import set_unsloth
+from .parameters import LANGUAGE, NAME, Parameters, task_of, translated, usual
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
+    from ..core.arguments import Given
+    from ..core.bindings.reader import Reader
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
-NAME = "autotrain"
 UPSTREAM = "AutoTrain 0.8.37.dev0"
 VERSIONS = {"transformers": "4.48.0", "trl": "0.13.0", "peft": "0.14.0", "accelerate": "1.2.1"}
 """Those of its requirements.txt."""
-
-_LLM = {"sft": "sft", "orpo": "orpo", "dpo": "dpo", "reward": "reward", "generic": "pretrain", "default": "pretrain"}
-"""Trainers of the language models -> objective."""
-
-_TASKS: tuple[tuple[str, str, str], ...] = (
-    ("llm", "LLMTrainingParams", ""),
-    ("lm_training", "LLMTrainingParams", ""),
-    ("seq2seq", "Seq2SeqParams", "seq2seq"),
-    ("text_token", "TokenClassificationParams", "token_classification"),
-    ("token", "TokenClassificationParams", "token_classification"),
-    ("text_single_column_regression", "TextRegressionParams", "classification"),
-    ("text_regression", "TextRegressionParams", "classification"),
-    ("text_extractive", "ExtractiveQuestionAnsweringParams", "question_answering"),
-    ("ext", "ExtractiveQuestionAnsweringParams", "question_answering"),
-    ("text", "TextClassificationParams", "classification"),
-    ("vlm", "VLMTrainingParams", "sft"),
-    ("st", "SentenceTransformersParams", ""),
-    ("sentence", "SentenceTransformersParams", ""),
-)
-"""How a task begins, its parameters, and its objective; the first row that fits counts."""
-
-_RENAMED = {
-    "batch_size": "per_device_train_batch_size", "gradient_accumulation": "gradient_accumulation_steps",
-    "optimizer": "optim", "lr": "learning_rate", "peft": "use_peft",
-}  # fmt: skip
-"""AutoTrain's parameter -> the argument that it becomes."""
 
 _SPACES = {
     "t4-small": ("t4", 1), "t4-medium": ("t4", 1), "a10g-small": ("a10g", 1), "a10g-large": ("a10g", 1),
@@ -86,9 +61,6 @@ _BACKENDS = {
 }  # fmt: skip
 """`backend` (backends/base.py AVAILABLE_HARDWARE) -> GPU and count; `local` is whatever the machine has."""
 
-_LENGTH = 1024
-"""`configure_block_size` where `block_size` is -1 or absent, unless the tokenizer allows less."""
-
 
 def recognise(document: Document) -> bool:
     """A YAML file with a `task`, a `base_model` and a `backend` or `data` section of AutoTrain's."""
@@ -100,139 +72,25 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a task that trains a language model. Raises NoJobError for the others."""
-    root, flags = document.root, document.syntax == "flags"
-    whole = Arguments(root, dashes=flags)
-    task, parameters, objective = _task(document, whole)
-    builder = JobBuilder(document, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    section = root.get("params")
-    arguments = whole if flags else Arguments(section if section and section.is_mapping else None, "params")
-    given = _translated(arguments, seq2seq=objective == "seq2seq")
+    keys = Parameters(document)
+    task, parameters, objective = task_of(document, keys)
+    reader = TrainerReader(document, project, NAME, UPSTREAM, keys=keys)
+    given = translated(keys, seq2seq=objective == "seq2seq")
     versions = {**VERSIONS, **{name: stated for name, stated in project.versions.items() if stated}}
-    language = parameters == "LLMTrainingParams"
-    defaults = released(flavour("trl")._replace(versions={}), versions).defaults | _defaults(parameters, given)
-    run = Run(builder, given, project, reading, defaults)
-    builder.derived("kind", "training", "AutoTrain trains")
-    set_versions(run, VERSIONS, "requirements.txt of AutoTrain")
-    model = whole.text("model" if flags else "base_model")
-    if model:
-        run.put("model", model)
-    else:
-        builder.assumed("model", None, "no key names the model")
-    if task:
-        run.put("objective", task, objective)
-    else:
-        builder.default("objective", objective)
+    trl_defaults = released(flavour("trl")._replace(versions={}), versions).defaults
+    reader.starts(trl_defaults | usual(parameters, given), given, launched=False)
+    reader.set("objective", task, objective)
     if parameters == "TextRegressionParams" and task:
-        run.put("labels", task, 1)
-    _set_rows(run, parameters)
-    set_precision(run)
-    set_dtype(run)
-    set_method(run)
-    if builder.job.method == "full" and "use_peft" not in given:
-        builder.default("method", "full", "peft false")
-    set_quantization(run)
-    set_adapter(run)
-    set_optimizer(run)
-    set_checkpointing(run)
-    set_attention(run)
-    set_compile(run)
-    builder.default("loss.kernel", "torch")
-    builder.default("liger_kernels", False)
-    _set_unsloth(run, objective)
-    packs = objective in ("sft", "pretrain") and language
-    builder.derived("packing", packs, "rows are filled to block_size" if packs else "a row a sample", "objective")
-    builder.default("padded", False, "rows are padded to the longest of a batch")
-    trl.set_rl(builder, given, defaults, objective)
-    _set_reference(run, objective)
-    trl.set_lengths(builder, given, defaults, objective)
-    _set_evaluation(run, whole, flags=flags, twice=not language)
-    _set_sharding(run, whole, parameters)
-    reading.problems = [*_key_problems(document, parameters), *reading.problems]
-    return reading
+        reader.set("labels", task, 1)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = _key_problems(document, parameters)
+    return reader.reading
 
 
-def _task(document: Document, whole: Arguments) -> tuple[Given | None, str, str]:
-    """The key of the task, the class of its parameters, and the objective."""
-    if document.syntax == "flags":
-        trainer = whole.text("trainer")
-        name = trainer.value.lower() if trainer else "default"
-        return trainer, "LLMTrainingParams", _LLM.get(name, "pretrain")
-    task = whole.text("task")
-    name = task.value.lower() if task else ""
-    for start, parameters, objective in _TASKS:
-        if name.startswith(start):
-            if parameters == "SentenceTransformersParams":
-                raise NoJobError(document.path, "sentence transformers train on losses over pairs, which are not known")
-            own = document.root.find("params.trainer")
-            stated = name.partition("-")[2] or (str(own.value.plain()) if own else "default")
-            return task, parameters, objective or _LLM.get(stated, "pretrain")
-    what = name or "no task"
-    raise NoJobError(document.path, f"{what}: AutoTrain trains no language model with it")
-
-
-def _translated(arguments: Arguments, *, seq2seq: bool) -> Arguments:
-    """The parameters under the names of the arguments that they become, each where it is written."""
-    given = Arguments(None, arguments.prefix)
-    given.entries = {name.replace("-", "_"): entry for name, entry in arguments.entries.items()}
-
-    def means(name: str, entry: Entry, value: Any) -> None:
-        node = Node("scalar", value, entry.value.span, entry.value.raw)
-        node.path = entry.value.path
-        given.entries[name] = Entry(entry.key, node)
-
-    for theirs, ours in _RENAMED.items():
-        if theirs in given:
-            given.entries[ours] = given.entries[theirs]
-    precision = given.text("mixed_precision")
-    if precision and precision.value.lower() in ("fp16", "bf16"):
-        means(precision.value.lower(), precision.entry, value=True)
-    off = given.flag("disable_gradient_checkpointing")
-    if off:
-        means("gradient_checkpointing", off.entry, value=not off.value)
-    adapter, quantization = given.flag("use_peft"), given.raw("quantization")
-    if adapter and adapter.value:
-        word = str(quantization.value).lower() if quantization else "int8" if seq2seq else "int4"
-        source = quantization or adapter
-        if word in ("int4", "int8"):
-            means("load_in_4bit" if word == "int4" else "load_in_8bit", source.entry, value=True)
-    for name in ("model_max_length", "trainer"):
-        given.entries.pop(name, None)
-    return given
-
-
-def _defaults(parameters: str, given: Arguments) -> dict[str, Any]:
-    """What an absent parameter means."""
-    language = parameters == "LLMTrainingParams"
-    quantized = "load_in_4bit" in given or "load_in_8bit" in given
-    known = load(NAME)["$defs"][parameters]["properties"]
-    return {
-        "bf16": False,
-        "gradient_checkpointing": language,
-        "reentrant": quantized if language else None,
-        "optim": "adamw_torch",
-        "max_length": _LENGTH if language else known.get("max_seq_length", {}).get("default"),
-        "max_target_length": known.get("max_target_length", {}).get("default"),
-        "max_prompt_length": known.get("max_prompt_length", {}).get("default"),
-        "lora_r": 16,
-        "lora_alpha": 32,
-        "lora_dropout": 0.05,
-        "lora_targets": "all-linear",
-        "quant_type": "nf4",
-        "double_quant": False,
-    }
-
-
-def _set_rows(run: Run, parameters: str) -> None:
-    """`batch_size` and `gradient_accumulation`, whose defaults are the task's."""
-    set_batch(run)
-    known = load(NAME)["$defs"][parameters]["properties"]
-    for path, argument, name in (
-        ("micro_batch_size", "per_device_train_batch_size", "batch_size"),
-        ("gradient_accumulation_steps", "gradient_accumulation_steps", "gradient_accumulation"),
-    ):
-        if argument not in run.arguments:
-            run.builder.default(path, known[name]["default"])
+def _set_method(reader: Reader) -> None:
+    set_method(run_of(reader))
+    if reader.job.method == "full" and "use_peft" not in run_of(reader).arguments:
+        reader.default("method", "full", "peft false")
 
 
 UNSLOTH = "2025.1.8"
@@ -242,75 +100,70 @@ _UNSLOTH = frozenset({"llama", "mistral", "gemma", "qwen2"})
 """Model types that `get_model` gives to Unsloth."""
 
 
-def _set_unsloth(run: Run, objective: str) -> None:
+def _set_unsloth(reader: Reader) -> None:
     """`unsloth` loads in the dtype of `mixed_precision`, and with an adapter wraps the layers."""
-    given, builder = run.arguments.flag("unsloth"), run.builder
-    if not given or not given.value or objective not in ("sft", "pretrain"):
+    given, job = reader.on("params.unsloth"), reader.job
+    model = find_model(job.model, reader.document.path, reader.project.root) if given else None
+    if not given or model is None or model.config.get("model_type") not in _UNSLOTH:
         return
-    model = find_model(builder.job.model, builder.document.path, run.project.root)
-    if model is None or model.config.get("model_type") not in _UNSLOTH:
-        return
-    run.builder.from_entry("weights.dtype", builder.job.precision.autocast, given.entry, given.key, "Unsloth's load")
-    if builder.job.method == "lora":
-        set_unsloth(run, given, UNSLOTH, "offload")
+    if job.objective in ("sft", "pretrain"):
+        reader.set("weights.dtype", given, job.precision.autocast, "Unsloth's load")
+        if job.method == "lora":
+            set_unsloth(run_of(reader), given, UNSLOTH, "offload")
 
 
-def _set_reference(run: Run, objective: str) -> None:
+def _packs(reader: Reader) -> Derived:
+    packs = reader.job.objective in ("sft", "pretrain") and reader.defaults["parameters"] == LANGUAGE
+    return Derived(packs, "rows are filled to block_size" if packs else "a row a sample", "objective")
+
+
+def _set_rl(reader: Reader) -> None:
     """The reference of DPO: a copy of the model that TRL makes, or `model_ref`; with PEFT none."""
-    named = run.arguments.text("model_ref")
-    if objective == "dpo" and named and run.builder.job.method == "full":
-        run.put("rl.reference_model", named, value=True, note="a second model")
+    run, job = run_of(reader), reader.job
+    trl.set_rl(reader, run.arguments, run.defaults, job.objective)
+    named = reader.given(TEXT, "params.model_ref")
+    if job.objective == "dpo" and named and job.method == "full":
+        reader.set("rl.reference_model", named, True, "a second model")
+    trl.set_lengths(reader, run.arguments, run.defaults, job.objective)
 
 
-def _set_evaluation(run: Run, whole: Arguments, *, flags: bool, twice: bool) -> None:
+def _set_evaluation(reader: Reader) -> None:
     """Rows of evaluation: as many as in training, or twice as many; none without a `valid_split`."""
-    split = (whole if flags else whole.mapping("data")).raw("valid_split")
-    set_evaluation(run)
+    flags, field = reader.document.syntax == "flags", "evaluation.micro_batch_size"
+    split = reader.keys.raw("params.valid_split" if flags else "data.valid_split")
+    set_evaluation(run_of(reader))
     if split is None or split.value in (None, "", "null"):
-        run.builder.default("evaluation.micro_batch_size", None, "no valid_split")
+        reader.default(field, None, "no valid_split")
         return
-    rows = (run.builder.job.micro_batch_size or 1) * (2 if twice else 1)
-    run.put("evaluation.micro_batch_size", split, rows, "batch_size" + (" x 2" if twice else ""))
-    run.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    twice = reader.defaults["parameters"] != LANGUAGE
+    rows = (reader.job.micro_batch_size or 1) * (2 if twice else 1)
+    reader.set(field, split, rows, "batch_size" + (" x 2" if twice else ""))
+    reader.derived("evaluation.keeps_logits", False, "only the loss is kept")
 
 
-def _set_sharding(run: Run, whole: Arguments, parameters: str) -> None:
+def _set_sharding(reader: Reader) -> None:
     """The GPUs of `backend`; `distributed_backend: deepspeed` is ZeRO-3 where there are several."""
-    builder = run.builder
-    backend, way = whole.text("backend"), run.arguments.text("distributed_backend")
+    backend, way = reader.given(TEXT, "backend"), reader.given(TEXT, "params.distributed_backend")
     machine = _BACKENDS.get(backend.value) if backend else None
     stated = Stated(machine[1], backend.entry, "backend", backend.value) if machine and backend else None
-    zero = bool(way and way.value == "deepspeed")
-    set_hardware(builder, run.project, stated, sharded=zero)
-    if machine and backend and run.project.gpu is None:
-        run.put("hardware.gpu", backend, machine[0])
-    for name in ("tensor", "pipeline", "context"):
-        builder.default(f"parallelism.{name}", 1)
-    builder.default("parallelism.fsdp", None)
-    builder.default("parallelism.zero", None)
-    gpus = builder.job.hardware.gpus or 1
-    if zero and way and gpus > 1:
-        _set_zero(run, way)
-    elif parameters in ("Seq2SeqParams", "VLMTrainingParams") and gpus > 2 and not _quantized_bf16(run):
-        _set_zero(run, None)
+    way = way if way and way.value == "deepspeed" else None
+    set_hardware(reader, reader.project, stated, sharded=way is not None)
+    if machine and reader.project.gpu is None:
+        reader.set("hardware.gpu", backend, machine[0])
+    for name, value in (("tensor", 1), ("pipeline", 1), ("context", 1), ("fsdp", None), ("zero", None)):
+        reader.default(f"parallelism.{name}", value)
+    gpus, job = reader.job.hardware.gpus or 1, reader.job
+    packed = job.weights.quantization is not None and job.precision.autocast == "bfloat16"
+    by_itself = reader.defaults["parameters"] in ("Seq2SeqParams", "VLMTrainingParams") and gpus > 2 and not packed
+    if (way and gpus > 1) or by_itself:
+        _set_zero(reader, way if gpus > 1 else None)
 
 
-def _quantized_bf16(run: Run) -> bool:
-    job = run.builder.job
-    return job.weights.quantization is not None and job.precision.autocast == "bfloat16"
-
-
-def _set_zero(run: Run, way: Given | None) -> None:
+def _set_zero(reader: Reader, way: Given | None) -> None:
     """`accelerate launch --use_deepspeed --zero_stage 3` without offload (`commands.py`)."""
-    from ..deepspeed.config import apply
-    from ..hf_trainer.sharding import auto_values
-
     inline = plain_document({"zero_optimization": {"stage": 3}}, "deepspeed")
-    apply(run.builder, inline, auto_values(run)._replace(client="accelerate"))
-    if way:
-        run.put("parallelism.zero.stage", way, 3, "launched with ZeRO-3")
-    else:
-        run.builder.default("parallelism.zero.stage", 3, "launched with ZeRO-3 on three GPUs and more")
+    apply(reader, inline, auto_values(run_of(reader))._replace(client="accelerate"))
+    reader.set(f"{ZERO}stage", way, 3, "launched with ZeRO-3" if way else "launched with ZeRO-3 on three GPUs and more")
 
 
 _COMMAND = ("train", "deploy", "inference", "backend", "train-batch-size", "disable-gc")
@@ -331,7 +184,104 @@ def _key_problems(document: Document, parameters: str) -> list[Problem]:
     return [item._replace(values={**item.values, "treatment": "refused"}) for item in problems]
 
 
-describe, edits = written_by("autotrain.edits")
+def _is_language(job: Job) -> bool:
+    return job.objective in ("sft", "pretrain", "dpo", "orpo", "reward")
 
 
-FORMAT = Format(NAME, "AutoTrain config", UPSTREAM, recognise, read, describe, edits, "`backend`")
+def _checkpointing(reading: Reading, value: str) -> Keys | None:
+    if value not in ("full", "none") or not _is_language(reading.job):
+        return None
+    return {"params.disable_gradient_checkpointing": True if value == "none" else None}
+
+
+def _method(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """`peft` with a base in 4 or 8 bits, or in its own dtype."""
+    job = reading.job
+    if "weights.quantization.method" in changes:
+        words = {"bnb-nf4": "int4", "bnb-int8": "int8", None: "none"}
+        word = words.get(changes["weights.quantization.method"])
+    else:
+        word = "none" if job.weights.quantization is None else "int4"
+    method = changes.get("method", "lora")
+    fixed = "method" in changes and job.objective in ("classification", "token_classification")
+    if word is None or method not in ("full", "lora") or fixed:
+        return None
+    if method == "full" and "weights.quantization.method" not in changes:
+        return {"params.peft": False}
+    return {"params.peft": True, "params.quantization": word}
+
+
+def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """`distributed_backend: deepspeed` is ZeRO-3 without offload, and nothing else can be said."""
+    offloads = any(value not in (None, "none") for path, value in changes.items() if path != f"{ZERO}stage")
+    said = changes.get(f"{ZERO}stage") == 3 and not offloads and _is_language(reading.job)
+    return {"params.distributed_backend": "deepspeed"} if said else None
+
+
+def _spelled(reading: Reading, key: str) -> str:
+    """Parameters stand in `params` of a file, and are the flags of a command."""
+    if reading.config.syntax != "flags":
+        return key
+    name = key.removeprefix("params.")
+    return name if reading.config.root.entry(name) is not None else name.replace("_", "-")
+
+
+_SIZES = {
+    "per_device_train_batch_size": ("params.batch_size",),
+    "gradient_accumulation_steps": ("params.gradient_accumulation",),
+}
+
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "AutoTrain trains")),
+        lambda reader: reader.versions(VERSIONS, reader.project.versions, "requirements.txt of AutoTrain"),
+        model("base_model", "params.model"),
+        *(
+            replace(row, default=by_program(row.names[0].removeprefix("params.")))
+            for row in renamed(_SIZES, *BATCH)
+            if isinstance(row, Key)
+        ),
+        *within(
+            "params",
+            Key(
+                "precision.autocast", "mixed_precision", WORD, None, {"bf16": "bfloat16", "fp16": "float16"},
+                {"bfloat16": "bf16", "float16": "fp16", None: "none"},
+            ),
+            Fixed("precision.master_weights", False),
+            Fixed("precision.gradients", Derived(None, "gradients have the dtype of their weight")),
+            as_step(set_dtype),
+            _set_method,
+            as_step(set_quantization),
+            as_step(set_adapter),
+            *optimizer("optimizer", "adamw_torch"),
+            Key(
+                "activation_checkpointing", "disable_gradient_checkpointing", FLAG, by_program("checkpointing"),
+                {True: "none", False: "full"},
+            ),
+            Fixed("reentrant", by_program("reentrant")),
+            Key(
+                "attention", "use_flash_attention_2", FLAG, by_program("attention"),
+                {True: "flash_attention_2", False: "sdpa"}, {"flash_attention_2": True}, when=_is_language,
+            ),
+            Fixed("attention", by_program("attention")),
+            Fixed("compile", False),
+            Fixed("loss.kernel", "torch"),
+            Fixed("liger_kernels", False),
+            _set_unsloth,
+            Fixed("packing", _packs),
+            Fixed("padded", Default(False, "rows are padded to the longest of a batch")),
+            _set_rl,
+            Key("adapter.r", "lora_r", POSITIVE, when=lambda job: job.adapter is not None),
+            Key("sequence_length", "block_size", POSITIVE, when=_is_language),
+            Key("sequence_length", "max_seq_length", POSITIVE, when=lambda job: not _is_language(job)),
+        ),
+        _set_evaluation,
+        _set_sharding,
+    ),
+    says={"activation_checkpointing": _checkpointing},
+    together={("method", "weights.quantization.method"): _method},
+    zero=_zero,
+    spelled=_spelled,
+)  # fmt: skip
+
+FORMAT = Format.of_table(NAME, "AutoTrain config", UPSTREAM, recognise, read, TABLE, "`backend`")

@@ -69,7 +69,7 @@ METHOD = (
         Key("adapter.type", "adapter", TEXT, to=_type, back=NEVER),
         Key("adapter.r", "lora_r", POSITIVE, Assumed(8, f"{UPSTREAM} has no default for lora_r; PEFT's is 8")),
         Key("adapter.alpha", "lora_alpha", NUMBER, by_schema(NAME, "lora_alpha"), back=NEVER),
-        Key("adapter.dropout", "lora_dropout", NUMBER, by_schema(NAME, "lora_dropout"), back=NEVER),
+        Key("adapter.dropout", "lora_dropout", NUMBER, by_schema(NAME, "lora_dropout")),
         Key("adapter.parameters", "lora_target_parameters", _NAMES, back=NEVER),
         Key("adapter.targets", "lora_target_linear", FLAG, to={True: "all-linear"}, back=NEVER),
         Key("adapter.targets", "lora_target_modules", _TARGETS, back=NEVER),

@@ -8,7 +8,7 @@ from ...source.node import Entry, Node
 from ..core.bindings.changes import wanted_keys
 from ..core.bindings.kinds import TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, says_as_is
 from ..core.format import Format, Problem, Reading
 from ..core.keys import key_problems
 from ..hf_trainer.launch_edits import writer
@@ -17,7 +17,7 @@ from . import parallel
 from .adapter import METHOD, method_keys, set_kernels
 from .loss import loss_keys, own_plugins, set_loss
 from .parallel import NAME, PARALLEL, UPSTREAM
-from .rl import OBJECTIVE, RL
+from .rl import OBJECTIVE, RL, RL_KEYS
 from .training import (
     BATCH,
     CHECKPOINTING,
@@ -143,6 +143,7 @@ TABLE = Table(
         "attention": attention_keys,
         "parallelism.fsdp.sharding": parallel.fsdp_keys,
         "parallelism.fsdp.offload": parallel.offload_keys,
+        **{field: says_as_is(key) for field, key in RL_KEYS.items()},
     },
     together={
         ("method", "weights.quantization.method", "adapter.r"): method_keys,

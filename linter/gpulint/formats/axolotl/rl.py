@@ -26,6 +26,13 @@ _TRL = "default of TRL, which axolotl leaves it to"
 PROMPT_LENGTH = 512
 """Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, which went away."""
 
+RL_KEYS = {
+    "rl.precompute_reference": "precompute_ref_log_probs",
+    "rl.vllm_gpu_memory_utilization": "vllm.gpu_memory_utilization",
+    "rl.vllm_sleep": "trl.vllm_enable_sleep_mode",
+}
+"""What a plan names among that which other objectives read."""
+
 OBJECTIVE = (
     Key("objective", "rl", TEXT, to=_OBJECTIVES, back=NEVER),
     Key("objective", "reward_model", FLAG, to={True: "reward"}, back=NEVER),
@@ -87,7 +94,7 @@ def _set_vllm(reader: Reader) -> None:
 RL = (
     *only(
         _compares,
-        Key("rl.precompute_reference", "precompute_ref_log_probs", FLAG, default=False),
+        Key("rl.precompute_reference", RL_KEYS["rl.precompute_reference"], FLAG, default=False),
         Fixed(
             "rl.reference_model",
             Derived(False, "the base model without its adapter is the reference", "method"),
@@ -122,10 +129,10 @@ RL = (
     *only(
         lambda job: job.rl.vllm == "colocate",
         Key(
-            "rl.vllm_gpu_memory_utilization", "vllm.gpu_memory_utilization", NUMBER,
+            "rl.vllm_gpu_memory_utilization", RL_KEYS["rl.vllm_gpu_memory_utilization"], NUMBER,
             by_schema("axolotl", "vllm.gpu_memory_utilization"),
         ),
-        Key("rl.vllm_sleep", "trl.vllm_enable_sleep_mode", FLAG, default=False),
+        Key("rl.vllm_sleep", RL_KEYS["rl.vllm_sleep"], FLAG, default=False),
     ),
 )  # fmt: skip
 """Reference model, lengths, generations and vLLM; 8 completions of 512 tokens are GRPOConfig's (trl 1.9 to 1.16)."""

@@ -111,7 +111,7 @@ _ATTENTION = attention(
     own={
         "flash_attention_4": "flash_attention_3", "flash_attention_torch": "flash_attention_2", "fp8": "sdpa",
     },
-    refuses={"fa2", "fa3", "flash_attn", "disabled", "te"},
+    refuses={"fa2", "fa3", "flash_attn", "disabled", "te"}, any_other=True,
 )  # fmt: skip
 """Flash Attention 4 saves what Flash Attention 3 saves."""
 
@@ -120,13 +120,6 @@ _SWITCHES = {
     "flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "eager_attention": "eager",
 }  # fmt: skip
 """Old switches in the order in which `normalize_attn_implementation` lets them win."""
-
-
-def _kernel(word: str, _job: Job) -> str:
-    """The kernel without its revision; a word that nobody knows stays."""
-    name = word.split("@", 1)[0].split(":", 1)[0].strip()
-    found = _ATTENTION.read(name)
-    return name if isinstance(found, Unsaid) else str(found)
 
 
 def attention_keys(_reading: Reading, name: str) -> Keys:
@@ -139,7 +132,7 @@ def _compiles(written: Any, _job: Job) -> bool:
 
 
 KERNELS = (
-    Key("attention", "attn_implementation", TEXT, to=_kernel, back=NEVER),
+    Key("attention", "attn_implementation", _ATTENTION, back=NEVER),
     *(Key("attention", key, FLAG, to={True: name}, back=NEVER) for key, name in _SWITCHES.items()),
     Key(
         "attention", "gemma4_hybrid_attn_impl", FLAG,

@@ -11,7 +11,7 @@ from ...job.origin import Origin
 from ...source.document import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...hardware.gpu import Gpu
     from ...source.document import Document
@@ -96,6 +96,9 @@ class Rows(Protocol):
     @property
     def rows(self) -> tuple[Any, ...]:
         """Keys and the Job fields that they say."""
+
+    def key_rows(self) -> Iterator[Any]:
+        """The rows that say a key."""
 
 
 class Format(NamedTuple):

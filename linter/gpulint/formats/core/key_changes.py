@@ -51,15 +51,19 @@ def _name(document: Document, key: str) -> str:
     return key if same or not raw.replace("_", "").isalnum() else raw
 
 
-def edits_of(document: Document, wanted: Keys | None) -> list[Edit] | None:
-    """The edits that write and take out keys; None when there is nothing to do or it cannot be done safely."""
+def edits_of(document: Document, wanted: Keys | None, *, nulls: bool = False) -> list[Edit] | None:
+    """The edits that write and take out keys; None when there is nothing to do or it cannot be done safely.
+
+    `nulls`: a key is taken out by null, where the syntax has one.
+    """
     if not wanted:
         return None
     from ...source.edit.edit import EditError, change
 
-    written = {key: value for key, value in wanted.items() if value is not None}
+    nulls = nulls and document.syntax != "toml"
+    written = {key: value for key, value in wanted.items() if nulls or value is not None}
     try:
-        return change(document, written, remove=[key for key, value in wanted.items() if value is None])
+        return change(document, written, remove=[key for key in wanted if key not in written])
     except EditError:
         return None
 

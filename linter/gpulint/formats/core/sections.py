@@ -1,8 +1,8 @@
-"""Values of a nested config at dotted keys, and the Job fields that they fill."""
+"""Values of a nested config at dotted keys."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .arguments import Arguments, Given
 
@@ -10,13 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...source.node import Node
-    from .format import JobBuilder
-
-DTYPES = {
-    "bfloat16": "bfloat16", "bf16": "bfloat16", "float16": "float16", "fp16": "float16", "half": "float16",
-    "float32": "float32", "fp32": "float32", "float": "float32", "float64": "float64", "fp64": "float64",
-}  # fmt: skip
-"""What people and tools call a dtype -> the Job's name."""
 
 
 class Sections(Arguments):
@@ -96,34 +89,3 @@ def moved(name: str, places: Mapping[str, str]) -> str:
         return places[name]
     head, _, rest = name.partition(".")
     return ".".join(part for part in (places.get(head, head), rest) if part)
-
-
-class Filling:
-    """Fills Job fields from what a file gives, else from a default. `given` is the file's value or None."""
-
-    __slots__ = ("builder",)
-
-    def __init__(self, builder: JobBuilder) -> None:
-        self.builder = builder
-
-    def put(self, path: str, given: Given, value: Any = None, note: str = "") -> None:
-        """Set a field from the file; to `value` where that differs from what is written."""
-        self.builder.from_entry(path, given.value if value is None else value, given.entry, given.key, note)
-
-    def fill(self, path: str, given: Given | None, default: Any, note: str = "") -> None:
-        """Set a field from the file, or to upstream's default; `note` is for the default."""
-        if given is None:
-            self.builder.default(path, default, note)
-        else:
-            self.put(path, given)
-
-    def nothing(self, path: str, given: Given, note: str) -> None:
-        """Set a field to None because of what the file says."""
-        self.builder.from_entry(path, None, given.entry, given.key, note)
-
-
-def dtype_of(given: Given | None) -> str | None:
-    """The Job's name of a dtype that a file gives as `bf16`, `torch.bfloat16` or the like; None for any other."""
-    if given is None or not isinstance(given.value, str):
-        return None
-    return DTYPES.get(given.value.removeprefix("torch.").lower())

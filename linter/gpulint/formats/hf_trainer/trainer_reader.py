@@ -11,6 +11,7 @@ from .training_arguments import Run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..core.arguments import Arguments
     from ..core.bindings.rows import Step
 
 
@@ -22,12 +23,13 @@ class TrainerReader(Reader):
 
     __slots__ = ("run",)
 
-    def launched(self, defaults: dict[str, Any], *, by_accelerate: bool = True) -> Run:
-        """Note how the run is started, before the rows are bound."""
-        launch = launch_of(self.reading, self.project) if by_accelerate else None
+    def starts(self, defaults: dict[str, Any], arguments: Arguments | None = None, *, launched: bool = True) -> None:
+        """Note how the run is started, before rows are bound: `arguments` are the Trainer's, by default the keys."""
+        launch = launch_of(self.reading, self.project) if launched else None
         self.defaults = defaults
-        self.run = Run(self, self.keys, self.project, self.reading, defaults, launch)
-        return self.run
+        self.run = Run(
+            self, self.keys if arguments is None else arguments, self.project, self.reading, defaults, launch
+        )
 
 
 def run_of(reader: Reader) -> Run:

@@ -6,6 +6,7 @@ the schema says what it must be, in a SourceError. What the file leaves out is t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...job.job import Job, field_paths
@@ -13,7 +14,9 @@ from ...job.origin import Origin
 from ...models.adapter_types import OPTIONS, kind_of
 from ...source.document import SourceError
 from ...source.schema import faults, load_schema, place
-from ..core.format import Format, JobBuilder, Reading, written_by
+from ..core.bindings.rows import Table
+from ..core.format import Format, JobBuilder, Reading
+from ..core.key_changes import ZERO
 from ..core.keys import unknown_keys
 from ..core.world_size import Stated, set_hardware
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ...source.node import Entry, Node
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "job"
 UPSTREAM = "job/v1"
@@ -130,7 +134,45 @@ def _set_hardware(builder: JobBuilder, root: Node, project: Project) -> None:
         builder.derived("hardware.gpus", product, "the product of the parallel degrees", "parallelism.tensor")
 
 
-describe, edits = written_by("job.edits")
+def _brought(reading: Reading, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a tool would bring along: LoRA's rank and targets, DeepSpeed's 16-bit weights with a float32 master copy."""
+    job = reading.job
+    more: dict[str, Any] = {}
+    if changes.get("method") == "lora" and job.adapter is None:
+        rank = changes.get("adapter.r", 16)
+        more |= {"adapter.type": "lora", "adapter.r": rank, "adapter.alpha": 2 * rank, "adapter.targets": "all-linear"}
+    if changes.get("method") == "full":
+        more |= {"adapter": None, "weights.quantization": None}
+    packed = changes.get("weights.quantization.method")
+    if packed in ("bnb-nf4", "bnb-int8"):
+        more |= {"weights.quantization.bits": 4 if packed == "bnb-nf4" else 8, "adapter.prepare_kbit": True}
+    half = job.precision.autocast or (job.weights.dtype if job.weights.dtype in ("bfloat16", "float16") else None)
+    if job.parallelism.zero is None and half and any(path.startswith(ZERO) for path in changes):
+        more |= {"weights.dtype": half, "precision.autocast": None, "precision.master_weights": True}
+        more["parallelism.fsdp"] = None
+    if "parallelism.fsdp.sharding" in changes and job.parallelism.fsdp is None:
+        more |= {"parallelism.fsdp.version": 2, "parallelism.fsdp.wrap": "transformer", "parallelism.zero": None}
+        if job.precision.autocast:
+            more["parallelism.fsdp.mixed_precision"] = job.precision.autocast
+            more["parallelism.fsdp.upcast_trainable"] = True
+    return more
 
 
-FORMAT = Format(NAME, "gpulint job file", UPSTREAM, recognise, read, describe, edits, "`hardware`")
+def _field(path: str, reading: Reading, value: Any) -> Keys | None:
+    """The field itself, or the shorthand (`loss: torch`) that the file uses; None where no key can be put."""
+    root, short = reading.config.root, SHORTHANDS.get(path)
+    entry = root.find(short) if short else None
+    if short and entry is not None and entry.value.is_scalar and entry.value.value is not None:
+        return {short: value}
+    node: Node | None = root
+    for name in path.split(".")[:-1]:
+        node = node.get(name) if node is not None and node.is_mapping else None
+        if node is not None and not node.is_mapping and node.value is not None:
+            return None
+    return {path: value}
+
+
+TABLE = Table((), {path: partial(_field, path) for path in field_paths()}, brings=_brought, nulls=True)
+"""A key is a field, which pydantic reads."""
+
+FORMAT = Format.of_table(NAME, "gpulint job file", UPSTREAM, recognise, read, TABLE, "`hardware`")

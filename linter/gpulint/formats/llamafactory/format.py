@@ -44,10 +44,7 @@ VERSIONS = {"llamafactory": "0.9.5", "transformers": "5.6.0", "peft": "0.18.1"}
 UNSLOTH = "2026.8.19"
 """LLaMA-Factory takes whichever is installed."""
 
-DEFAULTS: dict[str, Any] = {
-    "bf16": False, "optim": "adamw_torch_fused", "gradient_checkpointing": True, "reentrant": True, "attention": "sdpa",
-    "cutoff_len": 2048,
-}  # fmt: skip
+DEFAULTS: dict[str, Any] = {"bf16": False, "optim": "adamw_torch_fused", "attention": "sdpa", "cutoff_len": 2048}
 """Defaults of `hparams` that `TrainingArguments` readers ask for by name."""
 
 FORMER_PROGRAM = "train_bash.py"
@@ -87,7 +84,7 @@ def read(document: Document, project: Project) -> Reading:
     versions = FORMER_VERSIONS if former else VERSIONS
     release = project.versions.get(transformers.NAME, versions[transformers.NAME])
     optimizer = default_of(transformers.DEFAULTS, release, "optim", DEFAULTS["optim"])
-    reader.launched({**DEFAULTS, "optim": optimizer}, by_accelerate=_trains(reader.keys))
+    reader.starts({**DEFAULTS, "optim": optimizer}, launched=_trains(reader.keys))
     note = f"src/{FORMER_PROGRAM}: up to 0.7.0" if former else f"what {UPSTREAM} allows"
     reader.versions(versions, project.versions, note)
     reader.bind(TABLE.rows)

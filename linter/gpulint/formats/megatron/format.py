@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ...source.node import Entry, Node
 from ...upstream import megatron as upstream
 from ..core.arguments import Arguments
+from ..core.backends.fsdp import FSDP
 from ..core.backends.megatron import (
     BACKEND,
-    FSDP,
     OFFLOAD,
     OPTIMIZER,
     STRATEGIES,
@@ -20,7 +20,6 @@ from ..core.backends.megatron import (
     accumulation,
     chunks,
     core,
-    deferral,
     divides_states,
     fused_loss,
     gpus,
@@ -195,6 +194,15 @@ def _set_zero(reader: Reader) -> None:
     reader.derived(f"{ZERO}library", "deepspeed", "Megatron-DeepSpeed's ZeRO", f"{ZERO}stage")
 
 
+def _set_deferral(reader: Reader) -> None:
+    """`defer_embedding_wgrad_compute` of a pipeline, for all micro batches of a step or `wgrad_deferral_limit`."""
+    given, job = reader.given(FLAG, "defer_embedding_wgrad_compute"), reader.job
+    if given and given.value and job.parallelism.pipeline > 1:
+        steps = job.gradient_accumulation_steps
+        limit = reader.value(POSITIVE, "wgrad_deferral_limit", default=steps)
+        reader.set("loss.deferred", given, min(steps, limit), "micro batches of a step")
+
+
 def _set_attention(reader: Reader) -> None:
     """Transformer Engine's layers, or Megatron's own, whose attention is fused only where a flag asks for it."""
     given = reader.given(TEXT, "transformer_impl")
@@ -340,7 +348,7 @@ TABLE = Table(
         *granularity("recompute_granularity"),
         recomputed_modules(),
         fused_loss(lambda _: False),
-        deferral,
+        _set_deferral,
         _set_attention,
         Key(
             "attention", "attention_backend", BACKEND,

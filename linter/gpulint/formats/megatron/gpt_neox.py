@@ -10,30 +10,42 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...source.node import Entry, Node, Span
+from ..core.arguments import Arguments
+from ..core.backends.gpus import model_ranks
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, pretrains, runs_on
+from ..core.bindings.kinds import ANYTHING, FLAG, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Default, Derived, Fixed, Key, Table
+from ..core.bindings.spelling import OPTIMIZERS, optimizer
 from ..core.flat_keys import unknown_flat_keys
-from ..core.format import Format, NoJobError, Problem, Reading, written_by
-from ..core.native import NativeConfig
+from ..core.format import Format, NoJobError, Problem, Reading
+from ..core.key_changes import OFFLOADS, ZERO
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.values import AutoValues
-from .model import GPT2_VOCABULARY, Sizes, config_of, dropped, feed_forward, padded
+from .model import GPT2_VOCABULARY, padded, set_model, sizes_of
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
+    from ..core.bindings.rows import Say
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "gpt_neox"
 UPSTREAM = "gpt-neox 2.0"
 
-_DEEPSPEED = (
-    "zero_optimization", "fp16", "bf16", "optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps", "gradient_clipping",
-)  # fmt: skip
+_DEEPSPEED = frozenset({"zero_optimization", "fp16", "bf16"})
+"""Sections that DeepSpeed is handed."""
+
 _HF_ROWS = 50277
 """Rows of the Pile's tokenizer (20B_tokenizer.json), which HFTokenizer reads."""
 
 _GPUS = re.compile(r"(?:trained|run|train) on (\d{1,5}) (?:gpu|A100|H100|V100)", re.IGNORECASE)
-_OPTIMIZERS = {"adam": "adamw_torch_fused", "adamw": "adamw_torch_fused", "onebitadam": "onebitadam", "sgd": "sgd"}
+_OPTIMIZER = optimizer(
+    refuses=OPTIMIZERS, any_other=True, own={**dict.fromkeys(("adam", "adamw"), "adamw_torch_fused"), "sgd": "sgd"}
+)
 
 
 def _name(key: Any) -> str:
@@ -64,130 +76,78 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for a part of one."""
-    if all(_name(key) != "num_layers" for key in document.root.keys()):  # noqa: SIM118  (a Node)
+    keys = Arguments(document.root, dashes=True)
+    if "num_layers" not in keys:
         raise NoJobError(document.path, "a part of a GPT-NeoX run: the model stands in another file")
-    config = NativeConfig(NAME, UPSTREAM, document, project, None, dashes=True)
-    builder, keys = config.builder, config.keys
     kind = keys.raw("attention_config")
     if kind and any(word in str(kind.value) for word in ("mamba", "rwkv", "gmlp", "sparse")):
         raise NoJobError(document.path, "attention-config has layers that are no plain attention")
-    builder.derived("kind", "training", "a training run of GPT-NeoX")
-    builder.derived("objective", "pretrain", "GPT-NeoX pretrains")
-    builder.derived("packing", True, "rows are cut out of a stream of tokens", "objective")
-    for path, key in (("parallelism.tensor", "model_parallel_size"), ("parallelism.pipeline", "pipe_parallel_size")):
-        given = keys.integer(key, least=1)
-        if given:
-            config.put(path, given)
-        else:
-            builder.default(path, 1)
-    sequence = keys.flag("sequence_parallel")
-    if sequence:
-        config.put("parallelism.sequence", sequence)
-    _set_model(config)
-    _set_gpus(config)
-    config.count("sequence_length", keys.integer("seq_length", least=1), None, keys.blank("seq_length"))
-    _set_deepspeed(config)
-    _set_checkpointing(config)
-    flash = kind is not None and "flash" in str(kind.value)
-    if kind:
-        config.put("attention", kind, "flash_attention_2" if flash else "eager")
-    else:
-        builder.default("attention", "eager", "attention-config global: default of gpt-neox")
-    config.fill()
-    config.reading.problems[:0] = unknown_flat_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
-    return config.reading
+    reader = Reader(document, project, NAME, UPSTREAM, keys=keys)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = unknown_flat_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
+    return reader.reading
 
 
-def _set_model(config: NativeConfig) -> None:
-    builder, keys = config.builder, config.keys
-    layers, hidden = keys.integer("num_layers", least=1), keys.integer("hidden_size", least=1)
-    heads = keys.integer("num_attention_heads", least=1)
-    if layers is None or hidden is None or heads is None:
-        builder.assumed("model", None, "num-layers, hidden-size or num-attention-heads stands in another file")
-        return
-    activation = keys.text("activation")
-    gated = activation is not None and activation.value in ("swiglu", "geglu")
-    width, groups = keys.integer("intermediate_size", least=1), keys.integer("num_kv_heads", least=1)
-    tokenizer, stated = keys.text("tokenizer_type"), keys.integer("padded_vocab_size", least=1)
-    rows = _HF_ROWS if tokenizer and tokenizer.value == "HFTokenizer" else GPT2_VOCABULARY
-    divisor = keys.integer("make_vocab_size_divisible_by", least=1)
-    kind = keys.text("pos_emb")
-    positions = keys.integer("max_position_embeddings", least=1)
-    learned = kind is None or kind.value == "learned"
-    sizes = Sizes(
-        hidden.value, layers.value, heads.value,
-        stated.value if stated else padded(rows, divisor.value if divisor else 128, builder.job.parallelism.tensor),
-        width.value if width else feed_forward(hidden.value, gated=gated), groups=groups.value if groups else None,
-        gated=gated, tied=not keys.is_on("no_weight_tying"),
-        learned_positions=positions.value if learned and positions else 0,
+def _set_model(reader: Reader) -> None:
+    rows = _HF_ROWS if reader.value(TEXT, "tokenizer_type") == "HFTokenizer" else GPT2_VOCABULARY
+    divisor = reader.value(POSITIVE, "make_vocab_size_divisible_by", default=128)
+    vocabulary = padded(rows, divisor, reader.job.parallelism.tensor)
+    sizes = sizes_of(
+        reader, gated=reader.value(TEXT, "activation") in ("swiglu", "geglu"),
+        tied=not reader.value(FLAG, "no_weight_tying"), learned=reader.value(TEXT, "pos_emb") in (None, "learned"),
+        vocabulary=reader.value(POSITIVE, "padded_vocab_size", default=vocabulary), dropout=0.0,
+        width="intermediate_size", groups=("num_kv_heads",),
     )  # fmt: skip
-    model = config_of(f"neox-{sizes.layers}x{sizes.hidden}", dropped(sizes, keys, 0.0))
-    config.put("model", layers, model, f"the stated dimensions, as a {model['model_type']} of Transformers")
+    missing = "num-layers, hidden-size or num-attention-heads stands in another file"
+    set_model(reader, "num_layers", "neox", sizes, missing)
 
 
-def _set_gpus(config: NativeConfig) -> None:
+def _set_gpus(reader: Reader) -> None:
     """num_nodes x num_gpus, or what a comment says ("trained on 64 gpus"), or what makes the batch size."""
-    keys = config.keys
-    nodes, gpus = keys.integer("num_nodes", least=1), keys.integer("num_gpus", least=1)
-    whole = keys.integer("global_num_gpus", least=1)
-    stated = None
+    gpus, whole = reader.given(POSITIVE, "num_gpus"), reader.given(POSITIVE, "global_num_gpus")
+    stated = _commented(reader.document)
     if whole:
         stated = Stated(whole.value, whole.entry, whole.key)
     elif gpus:
-        stated = Stated(gpus.value * (nodes.value if nodes else 1), gpus.entry, gpus.key, "num_gpus x num_nodes")
-    else:
-        for comment in config.document.comments:
-            match = _GPUS.search(comment.text)
-            if match:
-                place = Node("scalar", None, Span(comment.line, 1, comment.line, 1, 0, 0))
-                stated = Stated(int(match[1]), Entry(place, place), "comment", "the file's comment")
-                break
-    set_hardware(config.builder, config.project, stated, sharded=True)
+        nodes = reader.value(POSITIVE, "num_nodes", default=1)
+        stated = Stated(gpus.value * nodes, gpus.entry, gpus.key, "num_gpus x num_nodes")
+    set_hardware(reader, reader.project, stated, sharded=True)
 
 
-def _set_deepspeed(config: NativeConfig) -> None:
-    """The sections that DeepSpeed gets, read as DeepSpeed reads them; batch sizes are those of a data parallel rank."""
-    builder, keys = config.builder, config.keys
-    plan = builder.job.parallelism
-    world = max(1, (builder.job.hardware.gpus or 1) // (plan.tensor * plan.pipeline))
-    micro = keys.integer("train_micro_batch_size_per_gpu", "batch_size", least=1)
-    config.count("micro_batch_size", micro, None, keys.blank("train_micro_batch_size_per_gpu"))
-    steps = keys.integer("gradient_accumulation_steps", "gas", least=1)
-    total = keys.integer("train_batch_size", least=1)
-    size = builder.job.micro_batch_size
-    if steps:
-        config.put("gradient_accumulation_steps", steps)
-    elif total and size:
-        config.put("gradient_accumulation_steps", total, max(1, total.value // size // world), f"over {world} ranks")
-    else:
-        builder.default("gradient_accumulation_steps", 1)
-    root = Node("mapping", [], config.document.root.span)
-    for entry in config.document.root.entries():
+def _commented(document: Document) -> Stated | None:
+    for comment in document.comments:
+        match = _GPUS.search(comment.text)
+        if match:
+            place = Node("scalar", None, Span(comment.line, 1, comment.line, 1, 0, 0))
+            return Stated(int(match[1]), Entry(place, place), "comment", "the file's comment")
+    return None
+
+
+def _set_steps(reader: Reader) -> None:
+    """By the rows of a step, of which each data parallel rank has micro batches."""
+    total, rows, world = (
+        reader.given(POSITIVE, "train_batch_size"),
+        reader.job.micro_batch_size,
+        model_ranks(reader.job),
+    )
+    if total and rows and not reader.has_set("gradient_accumulation_steps"):
+        steps = max(1, total.value // rows // world)
+        reader.set("gradient_accumulation_steps", total, steps, f"over {world} ranks")
+
+
+def _set_deepspeed(reader: Reader) -> None:
+    """The sections that DeepSpeed gets, read as DeepSpeed reads them."""
+    root = Node("mapping", [], reader.document.root.span)
+    for entry in reader.document.root.entries():
         name = _name(entry.key.value)
-        if name in _DEEPSPEED[:3]:
-            key = Node("scalar", name, entry.key.span, entry.key.raw)
-            root.value.append(Entry(key, entry.value))
-    part = config.document._replace(roots=[root])
-    values = AutoValues(client="", micro_batch_size=size, gradient_accumulation_steps=1, world_size=world)
-    problems = apply(builder, part, values)
-    config.reading.problems += [item for item in problems if not _passed_over(item)]
-    precision = keys.text("precision")
-    if precision and builder.job.weights.dtype is None:
-        dtype = {"fp16": "float16", "bfloat16": "bfloat16"}.get(precision.value, "float32")
-        config.put("weights.dtype", precision, dtype)
-        if dtype != "float32":
-            builder.derived("precision.master_weights", True, "DeepSpeed keeps fp32 masters", "weights.dtype")
-    elif builder.job.weights.dtype is None:
-        builder.default("weights.dtype", "float32", "neither fp16 nor bf16 is on")
-    kind = keys.mapping("optimizer").text("type")
-    name = str(kind.value).lower() if kind else "adam"
-    packed = keys.flag("use_bnb_optimizer")
-    if packed and packed.value and name == "adam":
-        config.put("optimizer.name", packed, "adamw_bnb_8bit", "bitsandbytes' Adam8bit")
-    elif kind:
-        config.put("optimizer.name", kind, "adamw_bnb_8bit" if "8bit" in name else _OPTIMIZERS.get(name, name))
-    else:
-        builder.default("optimizer.name", "adamw_torch_fused", "Adam: default of gpt-neox")
+        if name in _DEEPSPEED:
+            root.value.append(Entry(Node("scalar", name, entry.key.span, entry.key.raw), entry.value))
+    job = reader.job
+    values = AutoValues(
+        client="", micro_batch_size=job.micro_batch_size, gradient_accumulation_steps=1, world_size=model_ranks(job)
+    )
+    problems = apply(reader, reader.document._replace(roots=[root]), values)
+    reader.reading.problems += [item for item in problems if not _passed_over(item)]
 
 
 def _passed_over(problem: Problem) -> bool:
@@ -199,21 +159,115 @@ def _passed_over(problem: Problem) -> bool:
     return problem.kind in ("unknown-key", "wrong-type") and problem.key.startswith(("fp16.", "bf16."))
 
 
-def _set_checkpointing(config: NativeConfig) -> None:
-    given, layers = config.keys.flag("checkpoint_activations"), config.keys.integer("checkpoint_num_layers", least=1)
+def _set_optimizer(reader: Reader) -> None:
+    """`use_bnb_optimizer` puts bitsandbytes' Adam8bit in the place of `Adam`."""
+    kind, packed = reader.section("optimizer").given(_OPTIMIZER, "type"), reader.on("use_bnb_optimizer")
+    written = str(kind.entry.value.value).lower() if kind else "adam"
+    if packed and written == "adam":
+        reader.set("optimizer.name", packed, "adamw_bnb_8bit", "bitsandbytes' Adam8bit")
+    elif kind:
+        reader.set("optimizer.name", kind, "adamw_bnb_8bit" if "8bit" in written else kind.value)
+
+
+def _set_checkpointing(reader: Reader) -> None:
+    """Of a number of layers, in main memory where `checkpoint_in_cpu` says so."""
+    given, layers = reader.given(FLAG, "checkpoint_activations"), reader.value(POSITIVE, "checkpoint_num_layers")
     if given is None:
-        config.builder.default("activation_checkpointing", "none")
         return
-    offload = config.keys.is_on("checkpoint_in_cpu")
-    mode = ("offload" if offload else "full") if given.value else "none"
-    note = f"one checkpoint every {layers.value} layers, counted as one a layer" if layers and layers.value > 1 else ""
-    config.put("activation_checkpointing", given, mode, note)
-    config.builder.derived("reentrant", True, "DeepSpeed's checkpoint function", "activation_checkpointing")
+    mode = ("offload" if reader.on("checkpoint_in_cpu") else "full") if given.value else "none"
+    note = f"one checkpoint every {layers} layers, counted as one a layer" if layers and layers > 1 else ""
+    reader.set("activation_checkpointing", given, mode, note)
+    reader.derived("reentrant", True, "DeepSpeed's checkpoint function", "activation_checkpointing")
 
 
-describe, edits = written_by("megatron.gpt_neox_edits")
+def _has_half(job: Job) -> bool:
+    return job.weights.dtype in ("float16", "bfloat16")
 
 
-FORMAT = Format(
-    NAME, "GPT-NeoX config", UPSTREAM, recognise, read, describe, edits, "num_nodes x num_gpus, or a comment"
+def _checkpointing_keys(_reading: Reading, value: str) -> Keys | None:
+    if value not in ("none", "full", "offload"):
+        return None
+    return {"checkpoint_activations": value != "none", "checkpoint_in_cpu": True if value == "offload" else None}
+
+
+def _optimizer_keys(reading: Reading, value: str) -> Keys | None:
+    """`use_bnb_optimizer` puts bitsandbytes' Adam8bit in the place of `Adam`."""
+    kind = reading.config.root.find("optimizer.type")
+    adam = kind is None or str(kind.value.value).lower() == "adam"
+    return {"use_bnb_optimizer": True} if value == "adamw_8bit" and adam else None
+
+
+def _offload_keys(section: str) -> Say:
+    def say(reading: Reading, value: str) -> Keys | None:
+        key = f"zero_optimization.{section}"
+        if value == "none":
+            return {key: None}
+        held = reading.config.root.find(key)
+        if held is not None and held.value.is_mapping:
+            return {f"{key}.device": value}
+        return {key: {"device": value, "pin_memory": True}}
+
+    return say
+
+
+def _stage_keys(reading: Reading, value: int) -> Keys | None:
+    """Stages above 1 do not go with pipelines."""
+    fits = value < 2 or reading.job.parallelism.pipeline <= 1
+    return {"zero_optimization.stage": value} if fits else None
+
+
+def _spelled(reading: Reading, key: str) -> str:
+    """The key with the dashes that the file gives it, or gives most of its keys."""
+    written = [str(name) for name in reading.config.root.keys()]  # noqa: SIM118
+    head, dot, tail = key.partition(".")
+    same = next((name for name in written if name.replace("-", "_") == head), None)
+    dashes = sum("-" in name for name in written) > sum("_" in name for name in written)
+    return (same or (head.replace("_", "-") if dashes else head)) + dot + tail
+
+
+_PRECISIONS = {"fp16": "float16", "bfloat16": "bfloat16"}
+
+TABLE = Table(
+    (
+        *runs_on(),
+        *pretrains("GPT-NeoX", "a training run of GPT-NeoX"),
+        Key("parallelism.tensor", "model_parallel_size", POSITIVE, 1),
+        Key("parallelism.pipeline", "pipe_parallel_size", POSITIVE, 1),
+        Key("parallelism.sequence", "sequence_parallel", FLAG),
+        _set_model,
+        _set_gpus,
+        size("sequence_length", "seq_length"),
+        size("micro_batch_size", ("train_micro_batch_size_per_gpu", "batch_size")),
+        Key("gradient_accumulation_steps", ("gradient_accumulation_steps", "gas"), POSITIVE),
+        _set_steps,
+        Fixed("gradient_accumulation_steps", 1),
+        _set_deepspeed,
+        Key(
+            "weights.dtype", "precision", TEXT, Default("float32", "neither fp16 nor bf16 is on"),
+            lambda word, _: _PRECISIONS.get(word, "float32"),
+        ),
+        Fixed(
+            "precision.master_weights", Derived(True, "DeepSpeed keeps fp32 masters", "weights.dtype"), when=_has_half
+        ),
+        _set_optimizer,
+        Fixed("optimizer.name", Default("adamw_torch_fused", "Adam: default of gpt-neox")),
+        _set_checkpointing,
+        Key(
+            "attention", "attention_config", ANYTHING,
+            Default("eager", "attention-config global: default of gpt-neox"),
+            lambda kind, _: "flash_attention_2" if "flash" in str(kind) else "eager",
+        ),
+        *USUAL,
+    ),
+    says={
+        "activation_checkpointing": _checkpointing_keys,
+        "optimizer.name": _optimizer_keys,
+        f"{ZERO}stage": _stage_keys,
+        **{path: _offload_keys(section) for path, section in OFFLOADS.items()},
+    },
+    spelled=_spelled,
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "GPT-NeoX config", UPSTREAM, recognise, read, TABLE, "num_nodes x num_gpus, or a comment"
 )

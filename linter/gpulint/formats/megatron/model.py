@@ -12,7 +12,6 @@ from ..core.decoder_config import decoder, multiple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.arguments import Arguments
     from ..core.bindings.reader import Reader
 
 VOCABULARIES = {"GPT2BPETokenizer": 50257, "BertWordPieceLowerCase": 30522, "BertWordPieceCase": 28996}
@@ -127,15 +126,6 @@ def _latent(size: Callable[[str], int | None]) -> dict[str, Any]:
     }  # fmt: skip
     names = {"qk_head_dim": "qk_nope_head_dim", "qk_pos_emb_head_dim": "qk_rope_head_dim"}
     return {names.get(key, key): size(key) or default for key, default in usual.items()}
-
-
-def dropped(sizes: Sizes, keys: Arguments, usual: float) -> Sizes:
-    """The sizes with `hidden_dropout` and `attention_dropout`; `usual` where a file does not say."""
-    hidden, attention = keys.number("hidden_dropout"), keys.number("attention_dropout")
-    return sizes._replace(
-        dropout=float(hidden.value) if hidden else usual,
-        attention_dropout=float(attention.value) if attention else usual,
-    )
 
 
 def set_model(reader: Reader, layers: str, name: str, sizes: Sizes | None, missing: str, unknown: str = "") -> None:

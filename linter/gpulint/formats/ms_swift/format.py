@@ -11,40 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream import transformers
 from ...upstream.behaviour import default_of
-from ..core.arguments import Arguments
-from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP
+from ..core.backends.plain import packages
+from ..core.bindings.kinds import FLAG, NATURAL, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Assumed, Default, Derived, Fixed, Key, Table, only
+from ..core.format import Format, NoJobError, Reading
+from ..core.key_changes import OFFLOADS, ZERO
 from ..core.keys import key_problems
 from ..hf_trainer import image_inputs, trl
 from ..hf_trainer.format import _set_loss as set_loss
-from ..hf_trainer.training_arguments import (
-    Run,
-    set_checkpointing,
-    set_compile,
-    set_optimizer,
-    set_precision,
-    set_versions,
-)
-from .model import set_model_and_adapter
-from .parallel import set_sharding_of
+from ..hf_trainer.peft_arguments import set_dtype
+from ..hf_trainer.training_arguments import set_checkpointing, set_compile, set_model, set_optimizer, set_precision
+from .arguments import SwiftArguments, run_of, trainer_step
+from .model import ATTENTION, tuning
+from .parallel import SHARDING
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Given
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "ms_swift"
 UPSTREAM = "ms-swift 4.6.0"
 VERSIONS = {"transformers": "5.23.0", "trl": "1.16.0", "peft": "0.21.2", "accelerate": "1.15.0", "vllm": "0.21.0"}
-
-_ALIASES = {
-    "model_name_or_path": ("model", "model_id_or_path", "model_type"),
-    "dtype": ("torch_dtype",),
-    "attn_implementation": ("attn_impl",),
-    "lora_r": ("lora_rank",),
-    "max_length": ("max_length",),
-    "max_completion_length": ("max_completion_length", "response_length"),
-}
-"""Arguments of the Trainer, TRL and PEFT -> ms-swift's own names, former ones last."""
 
 DEFAULTS: dict[str, Any] = {
     "bf16": True, "gradient_checkpointing": True, "reentrant": None, "optim": "adamw_torch_fused", "attention": "sdpa",
@@ -54,7 +45,7 @@ DEFAULTS: dict[str, Any] = {
     "vllm_gpu_memory_utilization": 0.9, "grpo_beta": 0.04, "max_prompt_length": None,
 }  # fmt: skip
 
-TRAINING = frozenset({"sft", "pt", "rlhf"})
+_TRAINING = frozenset({"sft", "pt", "rlhf"})
 """Its commands that train."""
 
 _TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "cpo", "rm": "reward", "ppo": "ppo",
@@ -63,19 +54,6 @@ SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
 """Keys that say how a model is tuned, as no other tool does."""
 
 _OTHERS = frozenset({"stage", "finetuning_type", "template", "base_model", "model_name_or_path", "recipe"})
-
-
-class SwiftArguments(Arguments):
-    """Arguments under the names of the Trainer, found under ms-swift's."""
-
-    __slots__ = ()
-
-    def __contains__(self, name: str) -> bool:
-        return any(super(SwiftArguments, self).__contains__(alias) for alias in _ALIASES.get(name, (name,)))
-
-    def raw(self, *names: str) -> Given | None:
-        """The first of `names` that the file has, whatever its value (null included)."""
-        return super().raw(*(alias for name in names for alias in _ALIASES.get(name, (name,))))
 
 
 def recognise(document: Document) -> bool:
@@ -90,33 +68,36 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
-    builder = JobBuilder(document, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    arguments = SwiftArguments(document.root)
-    command = arguments.text("command")
-    if command and command.value not in TRAINING:
-        raise NoJobError(document.path, f"swift {command.value} is not a training command")
     optimizer = default_of(transformers.DEFAULTS, project.versions.get(transformers.NAME), "optim", DEFAULTS["optim"])
-    run = Run(builder, arguments, project, reading, {**DEFAULTS, "optim": optimizer})
-    builder.derived("kind", "training", "a training command")
-    set_versions(run, VERSIONS, f"what {UPSTREAM} runs on")
-    objective = set_objective(run, command)
-    set_precision(run)
-    set_model_and_adapter(run)
-    set_optimizer(run)
-    _set_galore(run)
-    set_checkpointing(run)
-    set_compile(run)
-    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
-    _set_weighed_loss(run)
-    _set_rows(run)
-    trl.set_rl(builder, arguments, DEFAULTS, objective)
-    set_rollout(run)
-    set_lengths(run, objective)
-    image_inputs.at_most(run, "max_pixels")
-    set_sharding_of(run)
-    reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
-    return reading
+    reader = reader_of(document, project, NAME, "swift", {**DEFAULTS, "optim": optimizer})
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME, known=("command", "config")) + reader.reading.problems
+    return reader.reading
+
+
+def reader_of(document: Document, project: Project, name: str, program: str, defaults: dict[str, Any]) -> Reader:
+    """A Reader of a training command of `program`. Raises NoJobError for commands that train nothing."""
+    reader = Reader(document, project, name, UPSTREAM, keys=SwiftArguments(document.root), defaults=defaults)
+    command = reader.value(TEXT, "command", default="sft")
+    if command not in _TRAINING:
+        raise NoJobError(document.path, f"{program} {command} is not a training command")
+    return reader
+
+
+def set_objective(reader: Reader) -> None:
+    """Fill `objective` from the command and `rlhf_type`."""
+    command, kind = reader.given(TEXT, "command"), reader.given(TEXT, "rlhf_type")
+    if kind and (command is None or command.value == "rlhf"):
+        reader.set("objective", kind, _TYPES.get(kind.value, "dpo"))
+        teacher = reader.given(TEXT, "teacher_model")
+        if teacher and kind.value == "gkd":
+            reader.set("rl.teacher", teacher)
+    else:
+        reader.set("objective", command, {"pt": "pretrain", "rlhf": "dpo"}.get(command.value if command else "", "sft"))
+    task = reader.given(TEXT, "task_type")
+    if reader.job.objective == "sft" and task and task.value == "seq_cls":
+        reader.set("objective", task, "classification")
+        reader.bind((Key("labels", "num_labels", POSITIVE),))
 
 
 class _Plain:
@@ -126,133 +107,198 @@ class _Plain:
     name = "ms-swift"
 
 
-def set_objective(run: Run, command: Given | None) -> str:
-    """Fill `objective` from the command and `rlhf_type`, and return it."""
-    kind = run.arguments.text("rlhf_type")
-    if kind and (command is None or command.value == "rlhf"):
-        objective = _TYPES.get(kind.value, "dpo")
-        run.put("objective", kind, objective)
-        teacher = run.arguments.text("teacher_model")
-        if teacher and kind.value == "gkd":
-            run.put("rl.teacher", teacher)
-    elif command:
-        objective = {"pt": "pretrain", "rlhf": "dpo"}.get(command.value, "sft")
-        run.put("objective", command, objective)
-    else:
-        objective = "sft"
-        run.builder.default("objective", objective)
-    task = run.arguments.text("task_type")
-    if objective == "sft" and task and task.value == "seq_cls":
-        objective = "classification"
-        run.put("objective", task, objective)
-        labels = run.arguments.integer("num_labels", least=1)
-        if labels:
-            run.put("labels", labels)
-    return objective
+def _set_loss(reader: Reader) -> None:
+    set_loss(run_of(reader), _Plain, str(reader.job.objective))  # type: ignore[arg-type]
 
 
-def _set_galore(run: Run) -> None:
+def _set_galore(reader: Reader) -> None:
     """`use_galore` replaces the optimizer; rank 128 unless stated. `galore_optim_per_parameter` steps after the
     backward pass as one optimizer does, so gradients stay whole (optimizers/galore/utils.py GaloreOptimizerWrapper).
     """
-    chosen = run.arguments.flag("use_galore")
-    if not chosen or not chosen.value:
-        return
-    packed = run.arguments.flag("galore_quantization")
-    run.put("optimizer.name", chosen, "q_galore_adamw8bit" if packed and packed.value else "galore_adamw")
-    rank = run.arguments.integer("galore_rank", least=1)
-    if rank:
-        run.put("optimizer.rank", rank)
-    else:
-        run.builder.default("optimizer.rank", 128)
+    chosen = reader.on("use_galore")
+    if chosen:
+        name = "q_galore_adamw8bit" if reader.on("galore_quantization") else "galore_adamw"
+        reader.set("optimizer.name", chosen, name)
+        rank = reader.given(POSITIVE, "galore_rank")
+        reader.set("optimizer.rank", rank, rank.value if rank else 128)
 
 
 WEIGHED = frozenset({"agentflan", "alpha_umi", "hermes", "qwen", "react"})
 """Values of `loss_scale` with weights other than 0 and 1 (swift/loss_scale/config, 4.6)."""
 
 
-def _set_weighed_loss(run: Run) -> None:
+def _set_weighed_loss(reader: Reader) -> None:
     """Losses a token, where its weight or its own formula asks for them, are computed from the logits, not by Liger.
 
     trainers/seq2seq_trainer.py `compute_loss`: labels are taken from the inputs, so that the model makes logits.
     """
-    builder, arguments = run.builder, run.arguments
-    if builder.job.loss.kernel != "liger":
+    if reader.job.loss.kernel != "liger":
         return
-    scale = arguments.text("loss_scale")
+    scale, own = reader.given(TEXT, "loss_scale"), reader.on("enable_dft_loss") or reader.on("enable_channel_loss")
     if scale and not WEIGHED.isdisjoint(scale.value.split("+")):
-        run.put("loss.kernel", scale, "torch", "tokens are weighed: Liger's fused loss takes no effect")
-        return
-    for name in ("enable_dft_loss", "enable_channel_loss"):
-        own = arguments.flag(name)
-        if own and own.value:
-            run.put("loss.kernel", own, "torch", "a loss for each token: Liger's fused loss takes no effect")
+        reader.set("loss.kernel", scale, "torch", "tokens are weighed: Liger's fused loss takes no effect")
+    elif own:
+        reader.set("loss.kernel", own, "torch", "a loss for each token: Liger's fused loss takes no effect")
 
 
-def _set_rows(run: Run) -> None:
-    """Packing, padding, and the evaluation loop, whose batch is 1 as the training batch is.
-
-    `padding_free` lays the rows of a batch end to end; only packing fills them to the length.
-    """
-    packing = run.arguments.flag("packing")
-    if packing and packing.value:
-        run.put("packing", packing, value=True)
-    else:
-        run.builder.default("packing", False)
-    run.builder.default("padded", False, "rows are padded to the longest of a batch")
-    strategy, split = run.arguments.text("eval_strategy"), run.arguments.number("split_dataset_ratio")
-    data = run.arguments.raw("val_dataset")
-    sign = next((given for given in (strategy, data, split) if given and given.value), None)
-    if sign is None or (strategy and strategy.value == "no"):
-        run.builder.default("evaluation.micro_batch_size", None, "no evaluation is configured")
-        return
-    batch = run.arguments.integer("per_device_eval_batch_size", least=1)
-    if batch:
-        run.put("evaluation.micro_batch_size", batch)
-    else:
-        run.builder.default("evaluation.micro_batch_size", 1)
-    run.builder.derived("evaluation.keeps_logits", False, "of the logits only the best token is kept")
-    if run.builder.job.loss.kernel == "liger":
-        note = "Liger's models make the logits outside of training"
-        run.builder.derived("evaluation.unfused", True, note, "loss.kernel")
+def _set_evaluation(reader: Reader) -> None:
+    """None where nothing evaluates."""
+    strategy, split = reader.given(TEXT, "eval_strategy"), reader.given(NUMBER, "split_dataset_ratio")
+    signs = (strategy, reader.keys.raw("val_dataset"), split)
+    if not any(given and given.value for given in signs) or (strategy and strategy.value == "no"):
+        reader.default("evaluation.micro_batch_size", None, "no evaluation is configured")
 
 
-def set_rollout(run: Run) -> None:
-    """`sleep_level` gives the engine's share back; `offload_model` and `offload_optimizer` make room for it."""
-    if run.builder.job.rl.vllm != "colocate":
-        return
-    level = run.arguments.integer("sleep_level", least=0)
-    if level:
-        run.put("rl.vllm_sleep", level, level.value > 0)
-    else:
-        run.builder.default("rl.vllm_sleep", False, "sleep_level 0")
-    model, states = run.arguments.flag("offload_model"), run.arguments.flag("offload_optimizer")
-    if model and model.value and states and states.value:
-        run.put("rl.policy_offload", model)
-    else:
-        run.builder.default("rl.policy_offload", False)
+def _evaluates(job: Job) -> bool:
+    return job.evaluation.micro_batch_size is not None
 
 
-def set_lengths(run: Run, objective: str) -> None:
-    """`max_length` of a row, or of the prompt of online objectives; without it the model's own maximum cuts."""
-    builder = run.builder
-    length = run.arguments.integer("max_length", least=1)
-    if objective in trl.ONLINE:
-        if length:
-            run.put("rl.prompt_length", length)
-        else:
-            builder.assumed("rl.prompt_length", trl.ASSUMED_PROMPT, f"not bounded; {trl.ASSUMED_PROMPT} tokens")
-        total = (builder.job.rl.prompt_length or 0) + (builder.job.rl.completion_length or 0)
-        builder.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
-    elif length:
-        run.put("sequence_length", length)
-    else:
-        builder.assumed("sequence_length", None, "rows are cut at the model's own maximum")
+ROWS_OF_DATA = (
+    Key("packing", "packing", FLAG, False, {True: True}, {True: True, False: False}),
+    Fixed("padded", Default(False, "rows are padded to the longest of a batch")),
+    _set_evaluation,
+    Key("evaluation.micro_batch_size", "per_device_eval_batch_size", POSITIVE, 1),
+    *only(
+        _evaluates,
+        Fixed("evaluation.keeps_logits", Derived(False, "of the logits only the best token is kept")),
+        Fixed(
+            "evaluation.unfused", Derived(True, "Liger's models make the logits outside of training", "loss.kernel"),
+            when=lambda job: job.loss.kernel == "liger",
+        ),
+    ),
+)  # fmt: skip
+"""Packing, padding, and the evaluation loop, whose batch is 1 as the training batch is.
+
+`padding_free` lays the rows of a batch end to end; only packing fills them to the length.
+"""
 
 
-describe, edits = written_by("ms_swift.edits")
+def set_rl(reader: Reader) -> None:
+    """What TRL's trainers do, by their defaults in ms-swift."""
+    trl.set_rl(reader, reader.keys, DEFAULTS, str(reader.job.objective))
 
 
-FORMAT = Format(
-    NAME, "ms-swift arguments", UPSTREAM, recognise, read, describe, edits, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
+def _set_sleep(reader: Reader) -> None:
+    """`sleep_level` gives the engine's share back."""
+    level = reader.given(NATURAL, "sleep_level")
+    reader.set("rl.vllm_sleep", level, bool(level and level.value), "" if level else "sleep_level 0")
+
+
+def _set_offload(reader: Reader) -> None:
+    """`offload_model` and `offload_optimizer` make room for the engine."""
+    model = reader.on("offload_model")
+    if model and reader.on("offload_optimizer"):
+        reader.set("rl.policy_offload", model)
+
+
+def _is_online(job: Job) -> bool:
+    return job.objective in trl.ONLINE
+
+
+def _total(reader: Reader) -> Derived:
+    rl = reader.job.rl
+    return Derived(
+        (rl.prompt_length or 0) + (rl.completion_length or 0), "prompt and completion", "rl.completion_length"
+    )
+
+
+ROLLOUT = (
+    set_rl,
+    *only(
+        lambda job: job.rl.vllm == "colocate",
+        _set_sleep,
+        _set_offload,
+        Fixed("rl.policy_offload", False),
+    ),
+    *only(
+        _is_online,
+        Key(
+            "rl.prompt_length", "max_length", POSITIVE,
+            Assumed(trl.ASSUMED_PROMPT, f"not bounded; {trl.ASSUMED_PROMPT} tokens"),
+        ),
+        Fixed("sequence_length", _total),
+    ),
+    Key("sequence_length", "max_length", POSITIVE, Assumed(None, "rows are cut at the model's own maximum")),
+)  # fmt: skip
+"""`max_length` is that of a row, or of the prompt of online objectives; without it the model's own maximum cuts.
+"""
+
+
+def length_keys(reading: Reading, value: int) -> Keys | None:
+    """`max_length`; of online objectives the prompt's, which the completion leaves."""
+    rest = value - (reading.job.rl.completion_length or 0 if _is_online(reading.job) else 0)
+    return {"max_length": rest} if rest > 0 else None
+
+
+def _quantization_keys(_reading: Reading, value: str | None) -> Keys | None:
+    bits = {"bnb-nf4": 4, "bnb-int8": 8}.get(value or "")
+    return {"quant_method": "bnb", "quant_bits": bits} if bits else None
+
+
+def _zero_keys(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """One of the files that ms-swift ships by name; those that offload, offload all that their stage can."""
+    stage = changes.get(f"{ZERO}stage", reading.job.get(f"{ZERO}stage"))
+    devices = {changes.get(path, reading.job.get(path) or "none") for path in OFFLOADS}
+    if stage not in (0, 1, 2, 3) or not devices <= {"none", "cpu"} or ("cpu" in devices and stage < 2):
+        return None
+    return {"deepspeed": f"zero{stage}" + "_offload" * ("cpu" in devices), "fsdp": None}
+
+
+def _autocast_keys(_reading: Reading, value: str | None) -> Keys | None:
+    return {"bf16": value == "bfloat16", "fp16": True if value == "float16" else None}
+
+
+def _sharding_keys(_reading: Reading, value: str) -> Keys | None:
+    """The FSDP2 config that ms-swift ships."""
+    return {"fsdp": "fsdp2", "deepspeed": None} if value == "full_shard" else None
+
+
+def _loss_keys(reading: Reading, value: str) -> Keys | None:
+    return {"use_liger_kernel": True} if value == "liger" and reading.job.objective in ("sft", "pretrain") else None
+
+
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "a training command")),
+        packages(VERSIONS, UPSTREAM),
+        set_objective,
+        trainer_step(set_precision),
+        trainer_step(set_model),
+        trainer_step(set_dtype),
+        *ATTENTION,
+        *tuning(),
+        trainer_step(set_optimizer),
+        _set_galore,
+        trainer_step(set_checkpointing),
+        trainer_step(set_compile),
+        _set_loss,
+        _set_weighed_loss,
+        *ROWS_OF_DATA,
+        *ROLLOUT,
+        trainer_step(lambda run: image_inputs.at_most(run, "max_pixels")),
+        *SHARDING,
+    ),
+    says={
+        "activation_checkpointing": lambda _, value: (
+            {"gradient_checkpointing": value == "full"} if value in ("full", "none") else None
+        ),
+        "adapter.r": lambda _, value: {"lora_rank": value},
+        "loss.kernel": _loss_keys,
+        "optimizer.name": lambda _, value: {"optim": value},
+        "precision.autocast": _autocast_keys,
+        f"{FSDP}sharding": _sharding_keys,
+        "rl.completion_length": lambda _, value: {"max_completion_length": value},
+        "rl.generations": lambda _, value: {"num_generations": value},
+        "rl.policy_offload": lambda _, value: {"offload_model": value, "offload_optimizer": value},
+        "rl.vllm_sleep": lambda _, value: {"sleep_level": int(value)},
+        "rl.vllm_gpu_memory_utilization": lambda _, value: {"vllm_gpu_memory_utilization": value},
+        "sequence_length": length_keys,
+        "weights.dtype": lambda _, value: {"torch_dtype": value},
+        "weights.quantization.method": _quantization_keys,
+    },
+    zero=_zero_keys,
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "ms-swift arguments", UPSTREAM, recognise, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
 )

@@ -11,29 +11,47 @@ from typing import TYPE_CHECKING
 
 from ...upstream.behaviour import default_of
 from ...upstream.ms_swift import DEFAULTS as FORMER
-from ..core.format import Format, NoJobError, Reading, written_by
-from ..core.keys import key_problems
-from ..core.native import NativeConfig
-from ..hf_trainer import trl
-from ..hf_trainer.training_arguments import Run
-from ..megatron.model import MODULES
-from ..megatron.plan import (
-    note_modules,
+from ..core.backends.gpus import model_ranks
+from ..core.backends.megatron import (
+    BACKEND,
+    OPTIMIZER,
+    ZERO,
+    chunks,
+    divides_states,
+    fused_loss,
+    gpus,
+    layout,
+    megatron_fsdp,
+    mixed_precision,
+    offloaded_optimizer,
+    optimizer_states,
+    recompute,
+    recompute_keys,
+    recomputed_modules,
     set_accumulation,
-    set_chunks,
-    set_degrees,
-    set_fusion,
-    set_gpus,
-    set_sixteen_bits,
-    set_states,
 )
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, POSITIVE
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
+from ..core.bindings.spelling import DTYPE
+from ..core.format import Format, NoJobError, Reading
+from ..core.keys import key_problems
+from ..hf_trainer.training_arguments import set_model
+from ..megatron.model import MODULES
 from . import format as ms_swift
-from .model import set_model_and_adapter
+from .arguments import trainer_step
+from .model import tuning
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ...job.job import Job
     from ...source.document import Document
-    from ...upstream.behaviour import default_of
-from ..core.format import Project
+    from ..core.bindings.reader import Reader
+    from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "megatron_swift"
 UPSTREAM = ms_swift.UPSTREAM
@@ -41,9 +59,6 @@ VERSIONS = {"megatron": "0.16", "transformers": "5.23.0", "peft": "0.15"}
 """The oldest that its requirements/megatron.txt takes."""
 
 _SIGNS = frozenset({"micro_batch_size", "global_batch_size", "tensor_model_parallel_size", "recompute_granularity"})
-_DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32"}
-_OPTIMIZERS = {"adam": "adamw_torch_fused", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
-_STRATEGIES = {"no_shard": "no_shard", "optim_grads": "shard_grad_op", "optim_grads_params": "full_shard"}
 
 
 def recognise(document: Document) -> bool:
@@ -58,162 +73,127 @@ def recognise(document: Document) -> bool:
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for commands that train nothing."""
-    config = NativeConfig(NAME, UPSTREAM, document, project, "megatron")
-    builder, reading = config.builder, config.reading
-    builder.default("versions", dict(VERSIONS), f"what {UPSTREAM} needs")
-    builder.versions({}, project.versions, f"what {UPSTREAM} needs")
-    arguments = ms_swift.SwiftArguments(document.root)
-    command = arguments.text("command")
-    if command and command.value not in ms_swift.TRAINING:
-        raise NoJobError(document.path, f"megatron {command.value} is not a training command")
+    reader = ms_swift.reader_of(document, project, NAME, "megatron", ms_swift.DEFAULTS)
     parts = document.root.get("train")
     if parts is not None and parts.is_mapping:
         raise NoJobError(document.path, "a run on Ray, whose groups have GPUs and arguments of their own")
-    run = Run(builder, arguments, project, reading, ms_swift.DEFAULTS)
-    builder.derived("kind", "training", "a training command")
-    objective = ms_swift.set_objective(run, command)
-    set_model_and_adapter(run, usual="full")
-    _set_targets(config)
-    replica = set_degrees(config, config.keys)
-    ranks = set_gpus(config, replica, None)
-    config.count("micro_batch_size", config.keys.integer("micro_batch_size", least=1), 1)
-    set_accumulation(config, config.keys.integer("global_batch_size", least=1), ranks)
-    if "global_batch_size" not in config.keys:
-        rows = (builder.job.micro_batch_size or 1) * ranks
-        builder.default("gradient_accumulation_steps", max(1, BATCH // rows), f"global batch {BATCH}")
-    if builder.job.parallelism.expert_tensor is None:
-        builder.default("parallelism.expert_tensor", 1, "expert_tensor_parallel_size 1")
-    chunks = config.keys.integer("virtual_pipeline_model_parallel_size", least=1)
-    set_chunks(config, chunks, chunks.value if chunks else 1)
-    _set_precision(config)
-    _set_optimizer(config)
-    version = project.versions.get("ms-swift")
-    usual, form = (
-        default_of(FORMER, version, name, newest)
-        for name, newest in (("cross_entropy_loss_fusion", True), ("cross_entropy_fusion_impl", "native"))
-    )
-    set_fusion(config, config.keys, usual=usual, form=form)
-    _set_recomputation(config)
-    trl.set_rl(builder, arguments, ms_swift.DEFAULTS, objective)
-    ms_swift.set_rollout(run)
-    ms_swift.set_lengths(run, objective)
-    _set_rows(config)
-    heads = config.keys.integer("mtp_num_layers", least=1)
-    if heads:
-        config.put("further_heads", heads)
-    config.fill()
-    reading.problems = key_problems(document, NAME, known=("command", "config")) + reading.problems
-    return reading
+    reader.bind(TABLE.rows)
+    reader.reading.problems = key_problems(document, NAME, known=("command", "config")) + reader.reading.problems
+    return reader.reading
 
 
-BATCH = 16
-"""`global_batch_size` that is not stated."""
-
-
-def _set_targets(config: NativeConfig) -> None:
+def _set_targets(reader: Reader) -> None:
     """`target_modules` names Megatron's layers."""
-    given = config.keys.raw("target_modules")
-    if config.builder.job.adapter is None or given is None or config.keys.raw("target_regex") is not None:
+    given = reader.keys.raw("target_modules")
+    if reader.job.adapter is None or given is None or reader.keys.raw("target_regex") is not None:
         return
     words = given.value if isinstance(given.value, list) else str(given.value).split()
     if "all-linear" in words:
-        config.put("adapter.targets", given, "all-linear")
+        reader.set("adapter.targets", given, "all-linear")
     elif any(word in MODULES for word in words):
-        config.put("adapter.targets", given, [name for word in words for name in MODULES.get(word, (word,))])
+        reader.set("adapter.targets", given, [name for word in words for name in MODULES.get(word, (word,))])
 
 
-def _set_rows(config: NativeConfig) -> None:
-    """Rows are laid end to end without padding, as long as the data has them; `packing` fills them to the length."""
-    keys, builder = config.keys, config.builder
-    packing = keys.flag("packing")
-    if packing and packing.value:
-        config.put("packing", packing)
-        longer = keys.integer("packing_length", least=1)
-        if longer:
-            config.put("sequence_length", longer)
-    else:
-        builder.default("packing", False)
-    builder.default("padded", False, "rows are laid end to end as they are")
-    builder.default("evaluation.micro_batch_size", None, "only the loss is kept")
-    backend = keys.text("attention_backend")
-    if backend and backend.value in ("unfused", "local"):
-        config.put("attention", backend, "eager")
-    elif backend:
-        config.put("attention", backend, "flash_attention_2")
-    else:
-        builder.default("attention", "flash_attention_2", "attention_backend flash")
+_BATCH = 16
+"""`global_batch_size` that is not stated."""
 
 
-def _set_precision(config: NativeConfig) -> None:
-    """16-bit weights unless told otherwise; bf16 adds gradients up in float32 unless `main_grads_dtype` says bf16."""
-    keys, builder = config.keys, config.builder
-    given = next((item for name in ("bf16", "fp16") if (item := keys.flag(name)) and item.value), None)
-    stated = keys.text("torch_dtype")
-    word = {"bf16": "bfloat16", "fp16": "float16"}[given.key] if given else stated.value if stated else ""
-    dtype = _DTYPES.get(word.removeprefix("torch."), "bfloat16")
-    reduced = keys.text("main_grads_dtype")
-    whole = "float32" if dtype == "bfloat16" or keys.is_on("accumulate_allreduce_grads_in_fp32") else dtype
-    gradients = "bfloat16" if reduced and reduced.value == "bf16" else whole
-    said = given or stated
-    if dtype == "float32" and said:
-        config.put("weights.dtype", said, dtype)
-    elif said:
-        set_sixteen_bits(config, said, dtype, gradients)
-    else:
-        builder.default("weights.dtype", dtype, "the checkpoint's own, which is bfloat16 for most")
-        builder.default("precision.master_weights", True, "Megatron keeps fp32 main parameters")
-        builder.default("precision.gradients", gradients, "the dtype of Megatron's gradient buffer")
-        builder.default("precision.autocast", None)
+def _set_accumulation(reader: Reader) -> None:
+    set_accumulation(reader, reader.given(POSITIVE, "global_batch_size"))
+    if reader.keys.raw("global_batch_size") is None:
+        rows = (reader.job.micro_batch_size or 1) * model_ranks(reader.job)
+        reader.default("gradient_accumulation_steps", max(1, _BATCH // rows), f"global batch {_BATCH}")
 
 
-def _set_optimizer(config: NativeConfig) -> None:
-    """The distributed optimizer is on, but under muon; Megatron-FSDP divides more, by its strategy."""
-    keys, builder = config.keys, config.builder
-    given = keys.text("optimizer")
-    if given and given.value in _OPTIMIZERS:
-        config.put("optimizer.name", given, _OPTIMIZERS[given.value])
-    else:
-        builder.default("optimizer.name", "adamw_torch_fused", "adam: the fused one of Transformer Engine or apex")
-    fsdp = keys.flag("use_megatron_fsdp")
-    if fsdp and fsdp.value:
-        config.put("parallelism.fsdp.version", fsdp, 2)
-        builder.derived("parallelism.fsdp.wrap", "transformer", "one unit a layer", "parallelism.fsdp.version")
-        strategy = keys.text("data_parallel_sharding_strategy")
-        if strategy and strategy.value in _STRATEGIES:
-            config.put("parallelism.fsdp.sharding", strategy, _STRATEGIES[strategy.value])
-        return
-    distributed = keys.flag("use_distributed_optimizer")
-    if given and "muon" in given.value:
-        config.put("parallelism.zero.stage", given, 0, "muon goes without the distributed optimizer")
-    elif distributed:
-        config.put("parallelism.zero.stage", distributed, int(bool(distributed.value)), "states divided like ZeRO-1")
-    else:
-        builder.default("parallelism.zero.stage", 1, "use_distributed_optimizer true")
-    builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
-    offload, share = keys.flag("optimizer_cpu_offload"), keys.number("optimizer_offload_fraction")
-    if offload and offload.value and (share is None or share.value > 0):
-        config.put("parallelism.zero.offload_optimizer.device", offload, "cpu")
-        if share:
-            config.put("parallelism.zero.offload_optimizer.ratio", share, float(min(1, share.value)))
-    set_states(config, keys)
+def _set_packed_length(reader: Reader) -> None:
+    """`packing_length`, which `packing` fills rows to."""
+    longer = reader.given(POSITIVE, "packing_length")
+    if longer and reader.job.packing:
+        reader.set("sequence_length", longer)
 
 
-def _set_recomputation(config: NativeConfig) -> None:
-    """`selective` makes the inside of attention again by default."""
-    given = config.keys.text("recompute_granularity")
-    if given and given.value in ("full", "selective", "none"):
-        config.put("activation_checkpointing", given)
-    else:
-        config.builder.default("activation_checkpointing", "selective", "recompute_granularity selective")
-    note = "recompute_modules core_attn"
-    config.builder.derived("checkpoint_policy", "core_attention", note, "activation_checkpointing")
-    note_modules(config, config.keys)
+def _set_muon(reader: Reader) -> None:
+    """Muon goes without the distributed optimizer."""
+    if _has_muon(reader.job) and reader.job.parallelism.fsdp is None:
+        given = reader.given(OPTIMIZER, "optimizer")
+        reader.set(f"{ZERO}stage", given, 0, "muon goes without the distributed optimizer")
 
 
-describe, edits = written_by("ms_swift.megatron_swift_edits")
+def _has_muon(job: Job) -> bool:
+    return job.optimizer.name == "muon"
 
 
-FORMAT = Format(
-    NAME, "Megatron-SWIFT arguments", UPSTREAM, recognise, read, describe, edits,
-    "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`",
+def _stage_keys(reading: Reading, value: int) -> Keys | None:
+    return {"use_distributed_optimizer": True} if value == 1 and not _has_muon(reading.job) else None
+
+
+_STAGE = Default(1, "use_distributed_optimizer true")
+
+
+def _released(name: str, newest: Any) -> Callable[[Reader], Any]:
+    return lambda reader: default_of(FORMER, reader.project.versions.get("ms-swift"), name, newest)
+
+
+TABLE = Table(
+    (
+        *runs_on("megatron"),
+        lambda reader: reader.versions(VERSIONS, reader.project.versions, f"what {UPSTREAM} needs"),
+        Fixed("kind", Derived("training", "a training command")),
+        Key("weights.dtype", "bf16", FLAG, to={True: "bfloat16"}, back=NEVER),
+        Key("weights.dtype", "fp16", FLAG, to={True: "float16"}, back=NEVER),
+        Key(
+            "weights.dtype", "torch_dtype", DTYPE,
+            Default("bfloat16", "the checkpoint's own, which is bfloat16 for most"), back=NEVER, other="bfloat16",
+        ),
+        *mixed_precision(),
+        ms_swift.set_objective,
+        trainer_step(set_model),
+        *tuning(usual="full"),
+        _set_targets,
+        *layout(),
+        Fixed("parallelism.expert_tensor", Default(1, "expert_tensor_parallel_size 1")),
+        gpus(),
+        size("micro_batch_size", "micro_batch_size", 1),
+        _set_accumulation,
+        chunks("virtual_pipeline_model_parallel_size"),
+        Key(
+            "optimizer.name", "optimizer", OPTIMIZER,
+            Default("adamw_torch_fused", "adam: the fused one of Transformer Engine or apex"),
+        ),
+        *megatron_fsdp("use_megatron_fsdp"),
+        _set_muon,
+        *divides_states("use_distributed_optimizer", _STAGE),
+        *only(
+            lambda job: job.parallelism.fsdp is None,
+            offloaded_optimizer("optimizer_cpu_offload", "optimizer_offload_fraction", usual=1.0),
+            optimizer_states(),
+        ),
+        fused_loss(_released("cross_entropy_loss_fusion", True), _released("cross_entropy_fusion_impl", "native")),
+        *recompute(
+            "recompute_granularity", default=Default("selective", "recompute_granularity selective"),
+            words=("full", "selective", "none"), under=("full", "selective", "none"),
+            policy=Derived("core_attention", "recompute_modules core_attn", "activation_checkpointing"),
+        ),
+        recomputed_modules(),
+        *ms_swift.ROLLOUT,
+        Key("packing", "packing", FLAG, default=False, to={True: True}, back=NEVER),
+        _set_packed_length,
+        Fixed("padded", Default(False, "rows are laid end to end as they are")),
+        Fixed("evaluation.micro_batch_size", Default(None, "only the loss is kept")),
+        Key("attention", "attention_backend", BACKEND, Default("flash_attention_2", "attention_backend flash")),
+        Key("further_heads", "mtp_num_layers", POSITIVE),
+        *USUAL,
+    ),
+    says={
+        "activation_checkpointing": recompute_keys("recompute_", none="none"),
+        f"{ZERO}stage": _stage_keys,
+        "sequence_length": ms_swift.length_keys,
+        "adapter.r": lambda _, value: {"lora_rank": value},
+    },
+    total="global_batch_size",
+    ignored=frozenset({"checkpoint_policy"}),
 )  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "Megatron-SWIFT arguments", UPSTREAM, recognise, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
+)

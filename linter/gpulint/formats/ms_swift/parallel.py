@@ -7,47 +7,53 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..core.backends.fsdp import FSDP
+from ..core.bindings.kinds import POSITIVE, TEXT
+from ..core.bindings.rows import Default, Derived, Fixed, Key
 from ..core.references import plain_document
 from ..core.world_size import set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.values import Reference
 from ..hf_trainer.sharding import auto_values, set_deepspeed
+from .arguments import run_of
 
 if TYPE_CHECKING:
-    from ..hf_trainer.training_arguments import Run
+    from ...job.job import Job
+    from ..core.bindings.reader import Reader
 
-BATCH = 16
+_BATCH = 16
 """Rows of an optimizer step that `gradient_accumulation_steps` makes up when it is not stated (`sft_args.py`)."""
 
 
-def set_sharding_of(run: Run) -> None:
-    """Fill `hardware`, batches and `parallelism`. `deepspeed` may be the short name of a config that ms-swift ships."""
-    builder = run.builder
-    deepspeed, fsdp = run.arguments.raw("deepspeed"), run.arguments.text("fsdp")
-    set_hardware(builder, run.project, None, sharded=bool((deepspeed and deepspeed.value) or fsdp))
-    _set_batches(run)
-    for name in ("tensor", "pipeline"):
-        builder.default(f"parallelism.{name}", 1)
-    parallel = run.arguments.integer("sequence_parallel_size", least=1)
-    if parallel:
-        run.put("parallelism.context", parallel)
+def _steps(reader: Reader) -> Default:
+    ranks = reader.job.hardware.gpus or 1
+    rows = (reader.job.micro_batch_size or 1) * ranks
+    return Default(-(-_BATCH // rows), f"{_BATCH} rows a step over {ranks} GPUs")
+
+
+def _set_hardware(reader: Reader) -> None:
+    sharded = bool(reader.keys.raw("deepspeed") and _deepspeed(reader)) or reader.given(TEXT, "fsdp") is not None
+    set_hardware(reader, reader.project, None, sharded=sharded)
+
+
+def _deepspeed(reader: Reader) -> Any:
+    given = reader.keys.raw("deepspeed")
+    return given if given is not None and given.value else None
+
+
+def _set_deepspeed(reader: Reader) -> None:
+    """`deepspeed` may be the short name of a config that ms-swift ships."""
+    given = _deepspeed(reader)
+    shipped = _shipped(given.value) if given and isinstance(given.value, str) else None
+    if shipped is not None:
+        ships = f"{reader.upstream} ships" if given.value not in _FORMER else "ms-swift 2.5.0 shipped"
+        reference = Reference(given.entry, given.key, f"{given.value} as {ships} it")
+        document = plain_document(shipped, given.value)
+        reader.reading.problems += apply(reader, document, auto_values(run_of(reader)), reference=reference)
+    elif given:
+        set_deepspeed(run_of(reader), given)
     else:
-        builder.default("parallelism.context", 1)
-    builder.default("parallelism.fsdp", None)
-    if not deepspeed or not deepspeed.value:
-        builder.default("parallelism.zero", None)
-        if fsdp:
-            _set_fsdp(run)
-        return
-    shipped = _shipped(deepspeed.value) if isinstance(deepspeed.value, str) else None
-    if shipped is None:
-        set_deepspeed(run, deepspeed)
-        return
-    ships = f"{builder.upstream} ships" if deepspeed.value not in _FORMER else "ms-swift 2.5.0 shipped"
-    reference = Reference(deepspeed.entry, deepspeed.key, f"{deepspeed.value} as {ships} it")
-    run.reading.problems += apply(
-        builder, plain_document(shipped, deepspeed.value), auto_values(run), reference=reference
-    )
+        reader.default("parallelism.zero", None)
 
 
 _FORMER = {"default-zero2": "zero2", "default-zero3": "zero3"}
@@ -64,32 +70,41 @@ def _shipped(name: str) -> dict[str, Any] | None:
     return {**found, "optimizer": adam, "zero_optimization": {**found["zero_optimization"], "overlap_comm": True}}
 
 
-def _set_batches(run: Run) -> None:
-    builder = run.builder
-    given = run.arguments.integer("per_device_train_batch_size", "batch_size", least=1)
-    if given:
-        run.put("micro_batch_size", given)
-    else:
-        builder.default("micro_batch_size", 1)
-    steps = run.arguments.integer("gradient_accumulation_steps", least=1)
-    ranks = builder.job.hardware.gpus or 1
-    if steps:
-        run.put("gradient_accumulation_steps", steps)
-    else:
-        rows = (builder.job.micro_batch_size or 1) * ranks
-        builder.default("gradient_accumulation_steps", -(-BATCH // rows), f"{BATCH} rows a step over {ranks} GPUs")
+def _set_fsdp(reader: Reader) -> None:
+    """The FSDP2 config that it ships, `fsdp fsdp2`: full sharding by layer, and checkpointing by FSDP."""
+    if reader.given(TEXT, "fsdp") and not _deepspeed(reader):
+        reader.bind(_FSDP)
 
 
-def _set_fsdp(run: Run) -> None:
-    """`fsdp fsdp2` is the FSDP2 config that it ships: full sharding by layer, and checkpointing by FSDP."""
-    builder, path = run.builder, "parallelism.fsdp."
-    builder.default("parallelism.zero", None)
-    builder.default(f"{path}version", 2, "its fsdp2.json")
-    builder.default(f"{path}sharding", "full_shard")
-    builder.default(f"{path}wrap", "transformer")
-    builder.default(f"{path}reshard_after_forward", True)
-    builder.default(f"{path}upcast_trainable", builder.job.precision.autocast is not None, "as accelerate does")
-    builder.derived(f"{path}mixed_precision.param_dtype", builder.job.precision.autocast, "bf16", "precision.autocast")
+_FSDP = (
+    Fixed(f"{FSDP}version", Default(2, "its fsdp2.json")),
+    Fixed(f"{FSDP}sharding", "full_shard"),
+    Fixed(f"{FSDP}wrap", "transformer"),
+    Fixed(f"{FSDP}reshard_after_forward", True),
+    Fixed(f"{FSDP}upcast_trainable", lambda reader: Default(_casts(reader.job), "as accelerate does")),
+    Fixed(
+        f"{FSDP}mixed_precision.param_dtype",
+        lambda reader: Derived(reader.job.precision.autocast, "bf16", "precision.autocast"),
+    ),
+)  # fmt: skip
+
+
+def _casts(job: Job) -> bool:
+    return job.precision.autocast is not None
+
+
+SHARDING = (
+    _set_hardware,
+    Key("micro_batch_size", ("per_device_train_batch_size", "batch_size"), POSITIVE, 1),
+    Key("gradient_accumulation_steps", "gradient_accumulation_steps", POSITIVE, _steps),
+    Fixed("parallelism.tensor", 1),
+    Fixed("parallelism.pipeline", 1),
+    Key("parallelism.context", "sequence_parallel_size", POSITIVE, 1),
+    _set_deepspeed,
+    _set_fsdp,
+    Fixed("parallelism.fsdp", None),
+)
+"""`hardware`, batches and `parallelism`."""
 
 
 @cache

@@ -9,17 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...upstream import nemo_automodel
-from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
+from ..core.bindings.kinds import NUMBER, POSITIVE, TEXT, integer
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table
+from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
-from ..core.sections import Filling, Sections
-from .automodel_model import set_adapter, set_loss, set_model, set_optimizer, set_trainable
-from .automodel_parallel import set_parallelism
+from ..core.sections import Sections
+from .automodel_model import ADAPTER, LOSS, OPTIMIZER, WEIGHTS
+from .automodel_parallel import DEGREES, PARALLEL
 
 if TYPE_CHECKING:
     from ...source.document import Document
     from ..core.arguments import Given
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "nemo_automodel"
 UPSTREAM = "nemo_automodel 0.7.0"
@@ -59,106 +63,158 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of a recipe."""
     filled = interpolated(document)
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    values = Sections(filled.root, skip=NULLS)
-    recipe = values.text("recipe", "recipe._target_")
-    if recipe and "Diffusion" in recipe.value and "LM" not in recipe.value:
+    reader = Reader(filled, project, NAME, UPSTREAM, checked=document, keys=Sections(filled.root, skip=NULLS))
+    recipe = reader.value(TEXT, "recipe", "recipe._target_", default="")
+    if "Diffusion" in recipe and "LM" not in recipe:
         raise NoJobError(document.path, "trains a diffusion model, which is not estimated")
-    filling = Filling(builder)
-    builder.derived("kind", "training", "a training recipe")
-    builder.derived("objective", "sft", "next-token prediction")
-    usual = {"nemo-automodel": UPSTREAM.split()[1], "transformers": TRANSFORMERS}
-    if values.integer("distributed.ep_size", least=2):
-        usual |= KERNELS
-    builder.versions(usual, project.versions, f"what {UPSTREAM} runs on")
-    builder.derived("framework", nemo_automodel.NAME, "its own recipes around Transformers' models")
-    set_model(filling, values)
-    set_adapter(filling, values)
-    set_trainable(filling, values)
-    set_optimizer(filling, values)
-    set_loss(filling, values)
-    _set_length(filling, values)
-    set_parallelism(filling, values, project)
-    if builder.job.parallelism.pipeline == 1:
-        builder.default("loss.kept", "step", "`_forward_backward_step` names the output to its end, behind backward")
-    _set_evaluation(filling, values)
-    reading.problems = [
+    reader.bind(TABLE.rows)
+    reader.reading.problems = [
         item
         for item in key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node"))
         if item.values.get("found", "").lower() not in NULLS
     ]
-    return reading
+    return reader.reading
 
 
-def _set_length(filling: Filling, values: Sections) -> None:
+def _set_versions(reader: Reader) -> None:
+    kernels = KERNELS if reader.given(integer(2), "distributed.ep_size") else {}
+    usual = {"nemo-automodel": UPSTREAM.split()[1], "transformers": TRANSFORMERS, **kernels}
+    reader.versions(usual, reader.project.versions, f"what {UPSTREAM} runs on")
+
+
+_PACKS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size")
+
+
+def _set_length(reader: Reader) -> None:
     """Rows are as long as they come unless the data set, the collate function or packing bounds them."""
-    builder = filling.builder
-    packed = values.integer("packed_sequence.packed_sequence_size", "packed_sequence.pack_size", least=1)
-    bound = values.integer(*_LENGTHS, least=1)
+    packed, bound = reader.given(POSITIVE, *_PACKS), reader.given(POSITIVE, *_LENGTHS)
     if packed:
-        filling.put("packing", packed, value=True)
-        _set_pack(filling, values, packed)
+        _set_pack(reader, packed)
+    elif bound:
+        reader.set("sequence_length", bound)
+        cut = reader.keys.raw("dataset.truncation")
+        if bound.key == "dataset.seq_length" and (cut is None or cut.value in _UNCUT):
+            reader.job.unstated.append("sequence_length")
     else:
-        builder.default("packing", False)
-        if bound:
-            filling.put("sequence_length", bound)
-            cut = values.raw("dataset.truncation")
-            if bound.key == "dataset.seq_length" and (cut is None or cut.value in _UNCUT):
-                builder.job.unstated.append("sequence_length")
-        else:
-            builder.assumed("sequence_length", None, "no key bounds the length of a row")
-    padding = values.text("dataset.padding", "dataloader.collate_fn.padding")
-    if padding and padding.value == "max_length" and not packed:
-        filling.put("padded", padding, value=True)
-    else:
-        builder.default("padded", False, "rows are padded to the longest of a batch")
+        reader.assumed("sequence_length", None, "no key bounds the length of a row")
 
 
-def _set_pack(filling: Filling, values: Sections, packed: Given) -> None:
+def _set_pack(reader: Reader, packed: Given) -> None:
     """A pack of pictures and text is filled to `packing_ratio` alone, and padded where its collater has a length.
 
     components/datasets/vlm/neat_packing_vlm.py `knapsack_capacity`, collate_fns.py `neat_packed_vlm_collater`
     """
     pictured = packed.key.endswith(".pack_size")
-    padded = values.integer("packed_sequence.collate_max_length", least=1)
-    ratio = values.number("packed_sequence.packing_ratio")
+    padded = reader.given(POSITIVE, "packed_sequence.collate_max_length")
+    ratio = reader.value(NUMBER, "packed_sequence.packing_ratio", default=0.0)
     if padded and pictured:
-        filling.put("sequence_length", padded)
-    elif ratio and pictured and 0 < ratio.value < 1:
-        filling.put("sequence_length", packed, int(packed.value * ratio.value), f"filled to {ratio.value:g} of it")
+        reader.set("sequence_length", padded)
+    elif pictured and 0 < ratio < 1:
+        reader.set("sequence_length", packed, int(packed.value * ratio), f"filled to {ratio:g} of it")
     else:
-        filling.put("sequence_length", packed)
+        reader.set("sequence_length", packed)
 
 
-def _set_evaluation(filling: Filling, values: Sections) -> None:
+def _set_evaluation(reader: Reader) -> None:
     """Validation runs over `validation_dataset*` with the training batch size."""
-    named = next((key for key in list(values.root.keys()) if key.startswith("validation_dataset")), None)
-    given = values.raw(named) if named else None
-    builder = filling.builder
-    if given is None or given.value is None:
-        builder.default("evaluation.micro_batch_size", None, "no validation data set")
+    root = reader.document.root
+    named = next((key for key in map(str, root.keys()) if key.startswith("validation_dataset")), "")
+    data = reader.keys.raw(named) if named else None
+    if data is None or data.value is None:
+        reader.default("evaluation.micro_batch_size", None, "no validation data set")
         return
-    batch = values.integer("validation_dataloader.batch_size", least=1)
-    if batch:
-        filling.put("evaluation.micro_batch_size", batch)
-    else:
-        builder.derived(
-            "evaluation.micro_batch_size", builder.job.micro_batch_size, "as in training", "micro_batch_size"
-        )
-    builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+    as_trained = Derived(reader.job.micro_batch_size, "as in training", "micro_batch_size")
+    reader.bind((Key("evaluation.micro_batch_size", "validation_dataloader.batch_size", POSITIVE, as_trained),))
+    reader.derived("evaluation.keeps_logits", False, "only the loss is kept")
 
 
-describe, edits = written_by("nemo.automodel_edits")
+_PEFT = "nemo_automodel.components._peft.lora.PeftConfig"
+_FUSED = "nemo_automodel.components.loss.linear_ce.FusedLinearCrossEntropy"
+_MASKED = "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"
+_OFFLOAD = "torch.distributed.fsdp.CPUOffloadPolicy"
 
 
-FORMAT = Format(
-    NAME,
-    "NeMo Automodel recipe",
-    UPSTREAM,
-    recognise,
-    read,
-    describe,
-    edits,
+def _length_keys(reading: Reading, value: int) -> Keys | None:
+    """The key that bounds rows in this file; a recipe without one has none that all data sets take."""
+    origin = reading.job.origins.get("sequence_length")
+    return {origin.key: value} if origin is not None and origin.kind == "file" and origin.key else None
+
+
+def _method_keys(reading: Reading, value: str) -> Keys | None:
+    if value == "full":
+        return {"peft": None, "quantization": None}
+    if value != "lora" or reading.job.method == "lora":
+        return {} if value == "lora" else None
+    return {"peft": {"_target_": _PEFT, "match_all_linear": True, "dim": 16, "alpha": 32}}
+
+
+def _quantization_keys(_reading: Reading, value: str | None) -> Keys | None:
+    if value is None:
+        return {"quantization": None}
+    if value not in ("bnb-nf4", "bnb-int8"):
+        return None
+    return {"quantization": {"load_in_4bit": True} if value == "bnb-nf4" else {"load_in_8bit": True}}
+
+
+def _loss_keys(reading: Reading, value: str) -> Keys | None:
+    """The fused loss needs a model that can leave its logits out, which pipelines cannot."""
+    if value in ("cut_cross_entropy", "liger") and reading.job.parallelism.pipeline == 1:
+        return {"loss_fn._target_": _FUSED, "loss_fn.fp32_upcast": None}
+    return {"loss_fn._target_": _MASKED} if value == "torch" else None
+
+
+def _offload_keys(_reading: Reading, value: bool) -> Keys | None:
+    return {"distributed.offload_policy": {"_target_": _OFFLOAD} if value else None}
+
+
+def _attention_keys(reading: Reading, value: str) -> Keys | None:
+    if reading.config.root.find("model.backend.attn") is not None or value not in ("sdpa", "flash_attention_2"):
+        return None
+    return {"model.attn_implementation": value}
+
+
+def _evaluation_keys(reading: Reading, value: int) -> Keys | None:
+    return {"validation_dataloader.batch_size": value} if reading.job.evaluation.micro_batch_size else None
+
+
+TABLE = Table(
+    (
+        Fixed("kind", Derived("training", "a training recipe")),
+        Fixed("objective", Derived("sft", "next-token prediction")),
+        _set_versions,
+        Fixed("framework", Derived(nemo_automodel.NAME, "its own recipes around Transformers' models")),
+        *DEGREES,
+        *WEIGHTS,
+        *ADAPTER,
+        *OPTIMIZER,
+        *LOSS,
+        Key("packing", _PACKS, POSITIVE, False, lambda _size, _job: True),
+        _set_length,
+        Key(
+            "padded", ("dataset.padding", "dataloader.collate_fn.padding"), TEXT, to={"max_length": True}, back=NEVER,
+            when=lambda job: not job.packing,
+        ),
+        Fixed("padded", Default(False, "rows are padded to the longest of a batch")),
+        *PARALLEL,
+        Fixed(
+            "loss.kept", Default("step", "`_forward_backward_step` names the output to its end, behind backward"),
+            when=lambda job: job.parallelism.pipeline == 1,
+        ),
+        _set_evaluation,
+    ),
+    says={
+        "sequence_length": _length_keys,
+        "method": _method_keys,
+        "weights.quantization.method": _quantization_keys,
+        "loss.kernel": _loss_keys,
+        "parallelism.fsdp.offload": _offload_keys,
+        "attention": _attention_keys,
+        "evaluation.micro_batch_size": _evaluation_keys,
+    },
+    total="step_scheduler.global_batch_size",
+)  # fmt: skip
+
+FORMAT = Format.of_table(
+    NAME, "NeMo Automodel recipe", UPSTREAM, recognise, read, TABLE,
     "`distributed` sizes; else `torchrun`, `benchmark.num_nodes`, `ci.nodes`",
-)
+)  # fmt: skip

@@ -11,29 +11,42 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, NoJobError, Reading, written_by
+from ..core.backends.fsdp import FSDP
+from ..core.backends.megatron import (
+    FIELDS_OF_ENDS,
+    ZERO,
+    chunks,
+    core,
+    gpus,
+    granularity,
+    layout,
+    mixed_precision,
+    recompute_keys,
+    recomputed_modules,
+    set_accumulation,
+)
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORDS, Unsaid
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
+from ..core.bindings.spelling import OPTIMIZERS, optimizer
+from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems
 from ..core.model_facts import find_model
-from ..core.native import NativeConfig
 from ..core.placeholders import is_blank
 from ..core.world_size import Stated
 from ..hf_trainer.peft_types import is_pair
-from ..megatron.model import GPT2_VOCABULARY, VOCABULARIES, Sizes, config_of, dropped, feed_forward, padded
-from ..megatron.plan import (
-    set_accumulation,
-    set_chunks,
-    set_core,
-    set_degrees,
-    set_gpus,
-    set_recomputation,
-    set_sixteen_bits,
-)
+from ..megatron.model import GPT2_VOCABULARY, VOCABULARIES, Sizes, padded, set_model, sizes_of
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ...job.job import Job
     from ...source.document import Document
-    from ..core.arguments import Arguments
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "nemo"
 UPSTREAM = "NeMo 1.23"
@@ -64,10 +77,13 @@ _OBJECTIVES = {"dpo": "dpo", "kto": "kto", "rm": "reward", "sft": "sft"}
 _GATED = ("swiglu", "geglu", "reglu")
 _DISTRIBUTED = ("distributed_fused_adam", "mcore_distributed_optim")
 _GPUS = re.compile(r"(?<![0-9])(\d{1,5})gpus", re.IGNORECASE)
-_OPTIMIZERS = {
-    "distributed_fused_adam": "adamw_torch_fused", "mcore_distributed_optim": "adamw_torch_fused",
-    "fused_adam": "adamw_torch_fused", "adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd",
-}  # fmt: skip
+_OPTIMIZER = optimizer(
+    refuses=OPTIMIZERS, any_other=True,
+    own={
+        **dict.fromkeys((*_DISTRIBUTED, "fused_adam"), "adamw_torch_fused"),
+        "adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd",
+    },
+)  # fmt: skip
 _LORA = {
     "attention_qkv": ["q_proj", "k_proj", "v_proj"],
     "attention_dense": ["o_proj"],
@@ -106,42 +122,10 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for what trains no language model that a Job can say."""
     whole = interpolated(document)
     _refuse(whole)
-    config = NativeConfig(NAME, UPSTREAM, whole, project, "megatron")
-    set_core(config, CORE_OF_UPSTREAM, f"what {UPSTREAM} requires")
-    config.reading.config = document
-    builder, model = config.builder, config.keys.mapping("model")
-    builder.derived("kind", "training", "a training script of NeMo")
-    trainer = config.keys.mapping("trainer")
-    named = next((name for name in _OBJECTIVES if name in trainer), None)
-    tuned = model.raw("restore_from_path") is not None or config.keys.raw("pretrained_checkpoint") is not None
-    objective = _OBJECTIVES[named] if named else "sft" if tuned else "pretrain"
-    builder.derived("objective", objective, f"trainer.{named}" if named else "the config's checkpoint or its sizes")
-    builder.derived("packing", objective == "pretrain", "pretraining cuts rows out of a stream", "objective")
-    if objective in ("dpo", "kto"):
-        builder.default("rl.reference_model", True, "the reference policy's weights are kept")
-    replica = set_degrees(config, model)
-    _set_model(config, model)
-    ranks = set_gpus(config, replica, _stated(config, trainer))
-    train = model.mapping("data").mapping("train_ds")
-    micro = model.integer("micro_batch_size", least=1) or train.integer("micro_batch_size", least=1)
-    config.count("micro_batch_size", micro, None, model.blank("micro_batch_size"))
-    # the data set cuts its rows to data.seq_length; the encoder's is the most that the model takes
-    length = model.mapping("data").integer("seq_length", least=1) or model.integer("encoder_seq_length", least=1)
-    length = length or train.integer("max_seq_length", least=1)
-    config.count("sequence_length", length, None, model.blank("encoder_seq_length"))
-    whole_batch = model.integer("global_batch_size", least=1) or train.integer("global_batch_size", least=1)
-    # a checkpoint brings its own degrees where the file has none (NeMo-Aligner's load_and_override_model_config)
-    certain = not tuned or model.raw("tensor_model_parallel_size") is not None
-    set_accumulation(config, whole_batch, ranks, certain=certain)
-    virtual = model.integer("virtual_pipeline_model_parallel_size", least=1)
-    set_chunks(config, virtual, int(virtual.value) if virtual else 1)
-    _set_precision(config, trainer, model)
-    _set_optimizer(config, model)
-    set_recomputation(config, model, "activations_checkpoint_")
-    builder.default("attention", "flash_attention_2", "Transformer Engine's fused attention")
-    config.fill()
-    config.reading.problems[:0] = key_problems(document, NAME)
-    return config.reading
+    reader = Reader(whole, project, NAME, UPSTREAM, checked=document)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = key_problems(document, NAME)
+    return reader.reading
 
 
 def _refuse(document: Document) -> None:
@@ -167,140 +151,184 @@ def _refuse(document: Document) -> None:
         raise NoJobError(document.path, reason)
 
 
-def _stated(config: NativeConfig, trainer: Arguments) -> Stated | None:
+def _is_tuned(reader: Reader) -> bool:
+    return any(reader.keys.raw(name) is not None for name in ("model.restore_from_path", "pretrained_checkpoint"))
+
+
+def _set_objective(reader: Reader) -> None:
+    """By the section that the trainer has for it, else by whether a checkpoint is trained on."""
+    named = next((name for name in _OBJECTIVES if reader.keys.raw(f"trainer.{name}") is not None), None)
+    objective = _OBJECTIVES[named] if named else "sft" if _is_tuned(reader) else "pretrain"
+    reader.derived("objective", objective, f"trainer.{named}" if named else "the config's checkpoint or its sizes")
+    reader.derived("packing", objective == "pretrain", "pretraining cuts rows out of a stream", "objective")
+
+
+def _stated(reader: Reader) -> Stated | None:
     """devices x num_nodes; without nodes, the GPUs that the file's name says, as published recipes spell them."""
-    devices, nodes = trainer.integer("devices", least=1), trainer.integer("num_nodes", least=1)
+    devices, nodes = reader.given(POSITIVE, "trainer.devices"), reader.value(POSITIVE, "trainer.num_nodes")
     if devices is None:
         return None
-    name = _GPUS.search(os.path.basename(config.document.path))
+    name = _GPUS.search(os.path.basename(reader.document.path))
     if nodes is None and name is not None:
         return Stated(int(name[1]), devices.entry, devices.key, "the name of the file; trainer.num_nodes is not stated")
-    if nodes is not None and config.project.nodes is None:
-        config.put("hardware.nodes", nodes)
-    return Stated(devices.value * (nodes.value if nodes else 1), devices.entry, devices.key, "devices x num_nodes")
+    return Stated(devices.value * (nodes or 1), devices.entry, devices.key, "devices x num_nodes")
 
 
-def _set_model(config: NativeConfig, model: Arguments) -> None:
-    builder = config.builder
-    numbers = {name: model.integer(name, least=1) for name in ("num_layers", "hidden_size", "num_attention_heads")}
-    layers, hidden, heads = numbers.values()
-    if layers is None or hidden is None or heads is None:
-        builder.assumed("model", None, "the checkpoint that the config restores says the sizes")
-        _set_adapter(config, model)
-        return
-    vocabulary, known = vocabulary_of(config, model)
-    note = "" if known else "; nothing that gpulint can read states the vocabulary: that of GPT-2 is assumed"
-    found = config_of(f"nemo-{layers.value}x{hidden.value}", sizes_of(model, vocabulary))
-    config.put("model", layers, found, f"the stated dimensions, as a {found['model_type']} of Transformers{note}")
-    _set_adapter(config, model)
-
-
-def sizes_of(model: Arguments, vocabulary: int) -> Sizes:
+def stated_sizes(reader: Reader, vocabulary: int) -> Sizes | None:
     """The dimensions of a `model` section that states them; `vocabulary` is padded."""
-    hidden, heads = model.integer("hidden_size", least=1), model.integer("num_attention_heads", least=1)
-    layers = model.integer("num_layers", least=1)
-    activation = model.text("activation")
-    gated = activation is not None and activation.value.removeprefix("fast-") in _GATED
-    width, groups = model.integer("ffn_hidden_size", least=1), model.integer("num_query_groups", least=1)
-    channels, experts = model.integer("kv_channels", least=1), model.integer("num_moe_experts", least=2)
-    topk, shared = model.integer("moe_router_topk", least=1), model.flag("share_embeddings_and_output_weights")
-    kind, positions = model.text("position_embedding_type"), model.integer("max_position_embeddings", least=1)
-    learned = kind is None or kind.value == "learned_absolute"
-    size, number = (hidden.value if hidden else 0), (heads.value if heads else 1)
-    intermediate = int(width.value) if width else feed_forward(size, gated=gated)
-    own = channels is not None and channels.value * number != size
-    sizes = Sizes(
-        size, layers.value if layers else 0, number, vocabulary, intermediate,
-        groups=groups.value if groups else None, head_dim=channels.value if own and channels else None, gated=gated,
-        tied=bool(shared.value) if shared else True, learned_positions=positions.value if learned and positions else 0,
-        experts=experts.value if experts else 0, topk=topk.value if topk else 2, expert_hidden=intermediate,
+    activation = reader.value(TEXT, "model.activation", default="").removeprefix("fast-")
+    kind = reader.value(TEXT, "model.position_embedding_type", default="learned_absolute")
+    return sizes_of(
+        reader, "model", gated=activation in _GATED, learned=kind == "learned_absolute", vocabulary=vocabulary,
+        tied=reader.value(FLAG, "model.share_embeddings_and_output_weights", default=True),
     )  # fmt: skip
-    return dropped(sizes, model, 0.1)
 
 
-def vocabulary_of(config: NativeConfig, model: Arguments) -> tuple[int, bool]:
+def _set_model(reader: Reader) -> None:
+    vocabulary, known = _vocabulary(reader)
+    missing = "the checkpoint that the config restores says the sizes"
+    unknown = "; nothing that gpulint can read states the vocabulary: that of GPT-2 is assumed"
+    sizes = stated_sizes(reader, vocabulary)
+    set_model(reader, "model.num_layers", "nemo", sizes, missing, "" if known else unknown)
+
+
+def _vocabulary(reader: Reader) -> tuple[int, bool]:
     """The padded vocabulary, and whether the file says whose it is."""
-    stated = model.integer("override_vocab_size", least=1)
-    tokenizer = model.mapping("tokenizer")
-    kind, file = tokenizer.text("type"), tokenizer.text("model")
-    rows = int(stated.value) if stated else 0
-    if not rows and kind and not is_blank(kind.value):
-        found = None
-        if "/" in kind.value:
-            found = find_model(kind.value, config.document.path, config.project.root)
-        rows = found.config.get("vocab_size") or 0 if found else VOCABULARIES.get(kind.value, 0)
-    if not rows and file and "llama_tokenizer" in file.value:
+    rows = reader.value(POSITIVE, "model.override_vocab_size", default=0)
+    kind = reader.value(TEXT, "model.tokenizer.type", default="")
+    if not rows and kind and not is_blank(kind):
+        found = find_model(kind, reader.document.path, reader.project.root) if "/" in kind else None
+        rows = found.config.get("vocab_size") or 0 if found else VOCABULARIES.get(kind, 0)
+    if not rows and "llama_tokenizer" in reader.value(TEXT, "model.tokenizer.model", default=""):
         rows = 32000
-    divisor = model.integer("make_vocab_size_divisible_by", least=1)
-    tensor = config.builder.job.parallelism.tensor
-    return padded(rows or GPT2_VOCABULARY, divisor.value if divisor else 128, tensor), bool(rows)
+    divisor = reader.value(POSITIVE, "model.make_vocab_size_divisible_by", default=128)
+    return padded(rows or GPT2_VOCABULARY, divisor, reader.job.parallelism.tensor), bool(rows)
 
 
-def _set_adapter(config: NativeConfig, model: Arguments) -> None:
-    """`peft.peft_scheme: lora` on the fused query, key and value projection unless it says otherwise."""
-    builder, peft = config.builder, model.mapping("peft")
-    scheme = peft.text("peft_scheme")
-    if scheme is None or scheme.value in ("none", "null"):
-        builder.default("method", "full", "no peft_scheme")
-        return
-    config.put("method", scheme, "lora")
-    lora = peft.mapping("lora_tuning")
-    rank = lora.integer("adapter_dim", least=1)
-    if is_pair(scheme.value):
-        config.put("adapter.type", scheme, "lora")
-    else:
-        config.put("adapter.type", scheme, f"{scheme.value} of NeMo")
-    if rank:
-        config.put("adapter.r", rank)
-    else:
-        builder.default("adapter.r", 32)
-    named = lora.words("target_modules")
-    modules = [part for name in (named.value if named else ["attention_qkv"]) for part in _GROUPS.get(name, (name,))]
+def _set_accumulation(reader: Reader) -> None:
+    """A checkpoint brings its own degrees where the file has none (NeMo-Aligner's load_and_override_model_config)."""
+    certain = not _is_tuned(reader) or reader.keys.raw("model.tensor_model_parallel_size") is not None
+    names = ("model.global_batch_size", "model.data.train_ds.global_batch_size")
+    set_accumulation(reader, reader.given(POSITIVE, *names), certain=certain)
+
+
+def _targets(reader: Reader) -> Derived:
+    """The fused query, key and value projection unless the file says otherwise."""
+    named = reader.value(WORDS, "model.peft.lora_tuning.target_modules", default=["attention_qkv"])
+    modules = [part for name in named for part in _GROUPS.get(name, (name,))]
     targets = [target for module in modules for target in _LORA.get(module, ())]
-    builder.derived("adapter.targets", targets, "target_modules: attention_qkv unless stated", "method")
+    return Derived(targets, "target_modules: attention_qkv unless stated", "method")
 
 
-def _set_precision(config: NativeConfig, trainer: Arguments, model: Arguments) -> None:
-    builder = config.builder
-    given = trainer.raw("precision")
-    word = str(given.value).lower() if given else ""
-    dtype = "bfloat16" if "bf16" in word else "float16" if "16" in word else "float32"
-    whole = model.flag("megatron_amp_O2", "megatron_amp_o2")
-    synced = model.mapping("optim").text("grad_sync_dtype")
-    low = synced is not None and "16" in synced.value
-    if given and dtype != "float32" and whole and whole.value:
-        set_sixteen_bits(config, given, dtype, dtype if low else "float32")
-    elif given:
-        config.put("weights.dtype", given, "float32", "without megatron_amp_O2 weights are float32 under autocast")
-        config.put("precision.autocast", given, None if dtype == "float32" else dtype)
-    else:
-        builder.assumed("weights.dtype", "float32", "trainer.precision is not stated")
-    fp8 = model.flag("fp8")
-    if fp8 and fp8.value:
-        config.put("precision.compute", fp8, "float8-te")
-
-
-def _set_optimizer(config: NativeConfig, model: Arguments) -> None:
-    """The distributed optimizers divide states over the data parallel ranks."""
-    builder = config.builder
-    given = model.mapping("optim").text("name")
-    if given:
-        config.put("optimizer.name", given, _OPTIMIZERS.get(given.value, given.value))
-    else:
-        builder.default("optimizer.name", "adamw_torch_fused")
-    fsdp = model.flag("fsdp")
-    if fsdp and fsdp.value:
-        config.put("parallelism.fsdp.version", fsdp, 1)
-        builder.derived("parallelism.fsdp.wrap", "transformer", "one unit a layer", "parallelism.fsdp.version")
+def _set_weights(reader: Reader) -> None:
+    """16-bit weights with `megatron_amp_O2`, else float32 ones under autocast."""
+    given = reader.keys.raw("trainer.precision")
+    if given is None:
+        reader.assumed("weights.dtype", "float32", "trainer.precision is not stated")
         return
-    if given and given.value in _DISTRIBUTED:
-        config.put("parallelism.zero.stage", given, 1, "states divided like ZeRO-1")
+    word = str(given.value).lower()
+    half = "bfloat16" if "bf16" in word else "float16" if "16" in word else None
+    if half and reader.value(FLAG, "model.megatron_amp_O2", "model.megatron_amp_o2"):
+        reader.set("weights.dtype", given, half)
     else:
-        builder.default("parallelism.zero.stage", 0, "no distributed optimizer")
-    builder.derived("parallelism.zero.library", "megatron", "Megatron's gradient buffer", "parallelism.zero.stage")
+        note = "without megatron_amp_O2 weights are float32 under autocast"
+        reader.set("weights.dtype", given, "float32", note)
+        reader.set("precision.autocast", given, half)
 
 
-describe, edits = written_by("nemo.nemo_edits")
+def _gradients(reader: Reader) -> str:
+    low = "16" in reader.value(TEXT, "model.optim.grad_sync_dtype", default="")
+    return str(reader.job.weights.dtype) if low else "float32"
 
 
-FORMAT = Format(NAME, "NeMo 1.x config", UPSTREAM, recognise, read, describe, edits, "trainer.devices x num_nodes")
+def _has_adapter(job: Job) -> bool:
+    return job.method == "lora"
+
+
+_ADAPTER = (
+    Key(
+        "method", "model.peft.peft_scheme", TEXT, Default("full", "no peft_scheme"),
+        lambda word, _: Unsaid.OTHER if word in ("none", "null") else "lora",
+    ),
+    *only(
+        _has_adapter,
+        Key(
+            "adapter.type", "model.peft.peft_scheme", TEXT,
+            to=lambda word, _: "lora" if is_pair(word) else f"{word} of NeMo",
+        ),
+        Key("adapter.r", "model.peft.lora_tuning.adapter_dim", POSITIVE, 32),
+        Fixed("adapter.targets", _targets),
+    ),
+)  # fmt: skip
+
+
+def _distributed(stage: int, job: Job) -> Any:
+    """NeMo's distributed Adam divides float32 states, as ZeRO-1 does."""
+    return _DISTRIBUTED[0] if stage == 1 and job.precision.master_weights else Unsaid.OTHER
+
+
+_OPTIMIZER_ROWS = (
+    Key("optimizer.name", "model.optim.name", _OPTIMIZER, "adamw_torch_fused", back=NEVER),
+    Key(f"{FSDP}version", "model.fsdp", FLAG, to={True: 1}, back=NEVER),
+    Fixed(
+        f"{FSDP}wrap", Derived("transformer", "one unit a layer", f"{FSDP}version"),
+        when=lambda job: job.parallelism.fsdp is not None,
+    ),
+    *only(
+        lambda job: job.parallelism.fsdp is None,
+        Key(
+            f"{ZERO}stage", "model.optim.name", TEXT, Default(0, "no distributed optimizer"),
+            dict.fromkeys(_DISTRIBUTED, 1), _distributed, note="states divided like ZeRO-1",
+        ),
+        Fixed(f"{ZERO}library", Derived("megatron", "Megatron's gradient buffer", f"{ZERO}stage")),
+    ),
+)  # fmt: skip
+"""The distributed optimizers divide states over the data parallel ranks."""
+
+
+def _length_keys(reading: Reading, value: int) -> Keys | None:
+    data = reading.config.root.find("model.data.seq_length") is not None
+    return {"model.encoder_seq_length": value, **({"model.data.seq_length": value} if data else {})}
+
+
+TABLE = Table(
+    (
+        *runs_on("megatron"),
+        core(CORE_OF_UPSTREAM, f"what {UPSTREAM} requires"),
+        Fixed("kind", Derived("training", "a training script of NeMo")),
+        _set_objective,
+        Fixed(
+            "rl.reference_model", Default(True, "the reference policy's weights are kept"),
+            when=lambda job: job.objective in ("dpo", "kto"),
+        ),
+        *layout("model", ends=FIELDS_OF_ENDS),
+        _set_model,
+        *_ADAPTER,
+        gpus(_stated),
+        Key("hardware.nodes", "trainer.num_nodes", POSITIVE, back=NEVER),
+        size("micro_batch_size", ("model.micro_batch_size", "model.data.train_ds.micro_batch_size")),
+        # the data set cuts its rows to data.seq_length; the encoder's is the most that the model takes
+        size(
+            "sequence_length",
+            ("model.data.seq_length", "model.encoder_seq_length", "model.data.train_ds.max_seq_length"),
+        ),
+        _set_accumulation,
+        chunks("model.virtual_pipeline_model_parallel_size"),
+        _set_weights,
+        *mixed_precision(_gradients),
+        Key("precision.compute", "model.fp8", FLAG, to={True: "float8-te"}, back=NEVER),
+        *_OPTIMIZER_ROWS,
+        *granularity("model.activations_checkpoint_granularity"),
+        recomputed_modules("model"),
+        Fixed("attention", Default("flash_attention_2", "Transformer Engine's fused attention")),
+        *USUAL,
+    ),
+    says={
+        "sequence_length": _length_keys,
+        "activation_checkpointing": recompute_keys("model.activations_checkpoint_"),
+    },
+    total="model.global_batch_size",
+    ignored=frozenset({"checkpoint_policy"}),
+)  # fmt: skip
+
+FORMAT = Format.of_table(NAME, "NeMo 1.x config", UPSTREAM, recognise, read, TABLE, "trainer.devices x num_nodes")

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.format import Format, JobBuilder, NoJobError, Reading, written_by
+from ..core.backends.trainer import model
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, WORD, Unsaid
+from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only, says_as_is
+from ..core.bindings.spelling import DTYPE, attention
+from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import key_problems, load
-from ..core.sections import Filling, Sections, dtype_of
+from ..core.sections import Renamed
 from ..core.world_size import set_hardware
-from .training import train
+from ..hf_trainer.trainer_reader import TrainerReader
+from . import training
+from .training import DEFAULTS, NAMES, TRAINING, VERSIONS, trains
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
+    from ..core.bindings.reader import Reader
     from ..core.format import Project
 
 NAME = "oumi"
@@ -49,85 +57,117 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of a config. Raises NoJobError where another machine does the work."""
     filled = interpolated(document)
-    builder = JobBuilder(filled, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job)
-    values = Sections(filled.root)
-    if values.is_mapping("training"):
-        train(builder, filled, reading, project)
-    else:
-        _generate(builder, values, project)
-    reading.problems = (
-        key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node")) + reading.problems
-    )
-    return reading
+    reader = TrainerReader(filled, project, NAME, UPSTREAM, checked=document)
+    reader.starts(DEFAULTS, Renamed(filled.root, NAMES), launched=_has_training(reader))
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = key_problems(document, NAME, known=("config", "nproc-per-node", "nproc_per_node"))
+    return reader.reading
 
 
-def _generate(builder: JobBuilder, values: Sections, project: Project) -> None:
-    """Inference or evaluation with Transformers (NATIVE), vLLM or SGLang on this machine."""
-    filling = Filling(builder)
-    engine = values.text("engine", "inference_engine")
-    name = engine.value.lower() if engine else "native"
-    if name in _REMOTE:
-        raise NoJobError(builder.document.path, f"{name}: the model runs on another machine")
-    if name == "llamacpp":
-        raise NoJobError(builder.document.path, "llama.cpp is not estimated")
-    builder.derived("kind", "inference", "no `training` section")
-    builder.derived("objective", "sft", "nothing is trained")
-    set_hardware(builder, project, None, sharded=False)
-    set_model(filling, values)
-    builder.default("weights.quantization", None)
-    builder.default("parallelism.pipeline", 1)
-    builder.default("inference.version", None)
-    if name in ("vllm", "sglang"):
-        gpus = builder.job.hardware.gpus or 1
-        builder.derived("parallelism.tensor", gpus, "all visible GPUs", "hardware.gpus")
-        filling.fill("inference.engine", engine._replace(value=name) if engine else None, name)
-        filling.fill("inference.max_model_len", values.integer("model.model_max_length", least=1), None)
-        kwargs = "model.model_kwargs"
-        filling.fill("inference.gpu_memory_utilization", values.number(f"{kwargs}.gpu_memory_utilization"), 0.9)
-        filling.fill("inference.enforce_eager", values.flag(f"{kwargs}.enforce_eager"), name == "vllm")
-        filling.fill("inference.max_num_seqs", values.integer(f"{kwargs}.max_num_seqs", least=1), None)
-        filling.fill("inference.kv_cache_dtype", None, "auto")
-        filling.fill("inference.max_num_batched_tokens", None, None, "the engine's own default")
+def _has_training(reader: Reader) -> bool:
+    section = reader.keys.raw("training")
+    return section is not None and section.entry.value.is_mapping
+
+
+def _set_kind(reader: Reader) -> None:
+    if _has_training(reader):
+        reader.derived("kind", "training", "a `training` section")
+        reader.versions(VERSIONS, reader.project.versions, f"the newest that {UPSTREAM} allows")
         return
-    shard = values.flag("model.shard_for_eval")
-    if shard and shard.value and (builder.job.hardware.gpus or 1) > 1:
-        raise NoJobError(builder.document.path, "accelerate spreads its layers over all GPUs")
-    builder.default("parallelism.tensor", 1)
-    builder.default("inference.engine", "transformers")
-    filling.fill("inference.batch_size", values.integer("generation.batch_size", least=1), 1)
-    tokens = values.integer("generation.max_new_tokens", least=1)
-    filling.fill("inference.new_tokens", tokens, 1024)
-    if builder.document.root.entry("tasks") is not None:
-        note = "the tasks' samples decide; model_max_length only cuts them"
-        builder.default("inference.prompt_length", None, note)
-        return
-    whole = values.integer("model.model_max_length", least=1)
-    new = builder.job.get("inference.new_tokens") or 0
-    if whole and whole.value > new:
-        filling.put("inference.prompt_length", whole, whole.value - new, "model_max_length less the answer")
-    else:
-        builder.assumed("inference.prompt_length", 1024, "prompts are not bounded; 1024 tokens")
+    engine = reader.value(WORD, "engine", "inference_engine", default="native")
+    if engine in _REMOTE:
+        raise NoJobError(reader.document.path, f"{engine}: the model runs on another machine")
+    if engine == "llamacpp":
+        raise NoJobError(reader.document.path, "llama.cpp is not estimated")
+    reader.derived("kind", "inference", "no `training` section")
 
 
-def set_model(filling: Filling, values: Sections) -> None:
-    """Model, dtype and attention; the checkpoint's own dtype unless it is stated."""
-    builder = filling.builder
-    model = values.text("model.model_name")
-    if model:
-        filling.put("model", model)
-    else:
-        builder.assumed("model", None, "no key names the model")
-    dtype = values.text("model.torch_dtype_str")
-    if dtype and dtype_of(dtype):
-        filling.put("weights.dtype", dtype, dtype_of(dtype))
-    else:
-        builder.default("weights.dtype", None, f"the checkpoint's own: default of {builder.upstream}")
-    filling.fill("attention", values.text("model.attn_implementation"), "sdpa", "what Transformers picks")
-    filling.fill("compile", values.flag("model.compile"), False)
+def _serves(job: Job) -> bool:
+    return job.inference is not None and job.inference.engine in ("vllm", "sglang")
 
 
-describe, edits = written_by("oumi.edits")
+def _set_share(reader: Reader) -> None:
+    if reader.on("model.shard_for_eval") and (reader.job.hardware.gpus or 1) > 1:
+        raise NoJobError(reader.document.path, "accelerate spreads its layers over all GPUs")
+    if reader.document.root.entry("tasks") is not None:
+        reader.default("inference.prompt_length", None, "the tasks' samples decide; model_max_length only cuts them")
 
 
-FORMAT = Format(NAME, "Oumi config", UPSTREAM, recognise, read, describe, edits, "not in the file: the launcher")
+def _prompt(length: int, job: Job) -> int | Unsaid:
+    new = job.get("inference.new_tokens") or 0
+    return length - new if length > new else Unsaid.OTHER
+
+
+_KWARGS = "model.model_kwargs"
+
+_INFERENCE = only(
+    lambda job: not trains(job),
+    Fixed("objective", Derived("sft", "nothing is trained")),
+    lambda reader: set_hardware(reader, reader.project, None, sharded=False),
+    Key("compile", "model.compile", FLAG, default=False, back=NEVER),
+    Fixed("weights.quantization", None),
+    Fixed("parallelism.pipeline", 1),
+    Fixed("inference.version", None),
+    Key(
+        "inference.engine", ("engine", "inference_engine"), WORD, "transformers", {"vllm": "vllm", "sglang": "sglang"},
+        NEVER,
+    ),
+    *only(
+        _serves,
+        Fixed(
+            "parallelism.tensor",
+            lambda reader: Derived(reader.job.hardware.gpus or 1, "all visible GPUs", "hardware.gpus"),
+        ),
+        Key("inference.max_model_len", "model.model_max_length", POSITIVE, None),
+        Key("inference.gpu_memory_utilization", f"{_KWARGS}.gpu_memory_utilization", NUMBER, 0.9),
+        Key(
+            "inference.enforce_eager", f"{_KWARGS}.enforce_eager", FLAG, back=NEVER,
+            default=lambda reader: reader.job.get("inference.engine") == "vllm",
+        ),
+        Key("inference.max_num_seqs", f"{_KWARGS}.max_num_seqs", POSITIVE, None, back=NEVER),
+        Fixed("inference.kv_cache_dtype", "auto"),
+        Fixed("inference.max_num_batched_tokens", Default(None, "the engine's own default")),
+    ),
+    *only(
+        lambda job: not _serves(job),
+        _set_share,
+        Fixed("parallelism.tensor", 1),
+        Key("inference.batch_size", "generation.batch_size", POSITIVE, 1),
+        Key("inference.new_tokens", "generation.max_new_tokens", POSITIVE, 1024),
+        Key(
+            "inference.prompt_length", "model.model_max_length", POSITIVE,
+            Assumed(1024, "prompts are not bounded; 1024 tokens"), _prompt, NEVER,
+            note="model_max_length less the answer",
+        ),
+    ),
+)  # fmt: skip
+"""Inference or evaluation with Transformers (NATIVE), vLLM or SGLang on this machine."""
+
+TABLE = Table(
+    (
+        _set_kind,
+        model("model.model_name"),
+        Key(
+            "weights.dtype", "model.torch_dtype_str", DTYPE,
+            Default(None, f"the checkpoint's own: default of {UPSTREAM}"),
+            other=lambda word: Written(None, "the checkpoint's own dtype") if word == "auto" else LEAVE,
+        ),
+        Key(
+            "attention", "model.attn_implementation", attention(any_other=True),
+            Default("sdpa", "what Transformers picks"),
+        ),
+        *_INFERENCE,
+        *TRAINING,
+    ),
+    says={
+        "method": training.method,
+        "weights.quantization.method": training.quantization,
+        "parallelism.fsdp.sharding": training.fsdp,
+        "loss.kernel": training.loss,
+        "precision.autocast": training.autocast,
+        "rl.vllm_gpu_memory_utilization": says_as_is("training.grpo.vllm_gpu_memory_utilization"),
+    },
+    zero=training.zero,
+)  # fmt: skip
+
+FORMAT = Format.of_table(NAME, "Oumi config", UPSTREAM, recognise, read, TABLE, "not in the file: the launcher")

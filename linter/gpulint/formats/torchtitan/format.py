@@ -11,10 +11,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...source.node import Entry, Node, Span
+from ...upstream.torchtitan import FOREACH, ONE_BATCH_A_STEP, ROOTED
 from ..core.backends.fsdp import FSDP, may_shard
 from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, pretrains, runs_on
-from ..core.bindings.kinds import FLAG, INTEGER, POSITIVE, TEXT, WORD, WORDS, Unsaid
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD, WORDS, Unsaid
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import LEAVE, NEVER, Default, Derived, Fixed, Key, Table, among, only, within
 from ..core.bindings.spelling import DTYPE, schedule
@@ -23,7 +24,7 @@ from ..core.keys import key_problems
 from ..core.sections import Moved, moved
 from ..core.world_size import SHARDED_GPUS, Stated, set_hardware
 from .model import config_of, families
-from .releases import MIDDLE, OLD, REPLICATE, SHARD, UPSTREAM, WITHOUT, places, release_of
+from .releases import MIDDLE, OLD, REPLICATE, SHARD, UPSTREAM, WITHOUT, places, release_of, version_of
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -112,13 +113,14 @@ def _set_pipeline(reader: Reader) -> None:
 
 def _product(reader: Reader) -> int:
     """The ranks that the stated degrees make, where -1 shards count as one."""
-    plan, product = reader.job.parallelism, max(1, reader.value(INTEGER, SHARD, default=-1))
-    return product * reader.value(POSITIVE, REPLICATE, default=1) * plan.tensor * plan.pipeline * plan.context
+    plan, shards = reader.job.parallelism, reader.value(POSITIVE, SHARD, default=1)
+    copies = reader.value(POSITIVE, REPLICATE, default=1)
+    return int(shards * copies * plan.tensor * plan.pipeline * plan.context)
 
 
 def _shards(reader: Reader) -> int:
     """Ranks that divide the weights: -1 is what the GPUs leave over."""
-    stated = max(1, reader.value(INTEGER, SHARD, default=-1))
+    stated: int = reader.value(POSITIVE, SHARD, default=1)
     return max(1, (reader.job.hardware.gpus or 1) * stated // _product(reader))
 
 
@@ -155,7 +157,7 @@ def _no_fsdp(reader: Reader) -> Any:
 
 
 def _outer(reader: Reader) -> Default:
-    return Default("separate" if reader.upstream == UPSTREAM else "root", _APPLIED)
+    return Default("root" if ROOTED.at(version_of(reader.upstream)) else "separate", _APPLIED)
 
 
 def _reshards(policy: str, job: Job) -> bool:
@@ -168,7 +170,7 @@ def _is_full(reader: Reader) -> bool:
 
 
 def _keeps_last(reader: Reader) -> Any:
-    rooted = reader.upstream != UPSTREAM and _is_full(reader)
+    rooted = ROOTED.at(version_of(reader.upstream)) and _is_full(reader)
     return Default(True, "apply_fsdp: FSDP would gather it again at once") if rooted else LEAVE
 
 
@@ -180,7 +182,7 @@ def _replicas(reader: Reader) -> Any:
 
 def _set_batch(reader: Reader) -> None:
     total, job = reader.given(POSITIVE, "training.global_batch_size"), reader.job
-    if total is None or reader.upstream == OLD:
+    if total is None or ONE_BATCH_A_STEP.at(version_of(reader.upstream)):
         usual = "global_batch_size: that of one step of all ranks"
         reader.default("gradient_accumulation_steps", 1, usual)
         return
@@ -204,7 +206,7 @@ def _set_optimizer(reader: Reader) -> None:
     """AdamW, which is fused unless told otherwise; in the argparse days where `fused` is on."""
     if not reader.has_set("optimizer.name"):
         fused = reader.given(FLAG, "optimizer.fused")
-        foreach = reader.upstream == OLD and not (fused and fused.value)
+        foreach = FOREACH.at(version_of(reader.upstream)) and not (fused and fused.value)
         name = "adamw_torch" if foreach else "adamw_torch_fused"
         reader.set("optimizer.name", reader.given(TEXT, "optimizer.name") or fused, name)
 

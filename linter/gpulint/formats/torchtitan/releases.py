@@ -48,6 +48,11 @@ def release_of(document: Document) -> str:
     return MIDDLE if any(document.root.find(key) is not None for key in former) else UPSTREAM
 
 
+def version_of(release: str) -> str:
+    """The version of a release: 0.1.0 of `torchtitan 0.1.0`."""
+    return release.rpartition(" ")[2]
+
+
 def places(document: Document, release: str) -> dict[str, str]:
     """Keys of 0.2.2 -> what the file's release calls them; the batch kept its first name until June 2025."""
     early = document.root.find("training.batch_size") is not None

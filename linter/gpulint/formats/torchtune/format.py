@@ -6,20 +6,27 @@ weights, adapters, gradients and moments have the dtype of the file: nothing is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..core.format import Format, NoJobError, Problem, Reading, written_by
+from ..core.backends.plain import size
+from ..core.backends.training_loop import USUAL, runs_on
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, integer
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Assumed, Derived, Fixed, Key, Table, Written, among
+from ..core.bindings.spelling import CLASSES, dtype, optimizer
+from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.interpolation import interpolated
 from ..core.keys import load, unknown_key, unknown_keys
-from ..core.native import DTYPES, NativeConfig, optimizer_of
 from ..core.typos import nearest
-from .launch import Recipe, recipe_of, set_gpus
-from .model import set_model
+from .launch import GPUS, Recipe, recipe_of
+from .model import MODEL, builders
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...source.document import Document
     from ...source.node import Node
     from ..core.format import Project
+    from ..core.key_changes import Keys
 
 NAME = "torchtune"
 UPSTREAM = "torchtune 0.7.0"
@@ -51,24 +58,11 @@ def recognise(document: Document) -> bool:
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training recipe. Raises NoJobError for what trains nothing, or nothing that a Job can say."""
     whole = interpolated(document)
-    recipe = recipe_of(whole)
-    _refuse(whole, recipe)
-    config = NativeConfig(NAME, UPSTREAM, whole, project, "torchtune")
-    config.reading.config = document
-    builder, keys = config.builder, config.keys
-    builder.derived("kind", "training", f"the recipe {recipe.name or 'of this config'}")
-    _set_dtype(config)
-    with_lora = set_model(config, keys.mapping("model"))
-    _set_objective(config, with_lora=with_lora)
-    _set_batch(config)
-    _set_optimizer(config)
-    _set_checkpointing(config)
-    _set_loss(config)
-    _set_evaluation(config)
-    set_gpus(config, recipe)
-    config.fill()
-    config.reading.problems[:0] = _key_problems(document)
-    return config.reading
+    _refuse(whole, recipe_of(whole))
+    reader = Reader(whole, project, NAME, UPSTREAM, checked=document)
+    reader.bind(TABLE.rows)
+    reader.reading.problems[:0] = _key_problems(document)
+    return reader.reading
 
 
 def _refuse(document: Document, recipe: Recipe) -> None:
@@ -96,130 +90,76 @@ def _refuse(document: Document, recipe: Recipe) -> None:
         raise NoJobError(document.path, reason)
 
 
-def _set_dtype(config: NativeConfig) -> None:
-    given = config.keys.text("dtype")
-    if given and given.value in DTYPES:
-        config.put("weights.dtype", given, DTYPES[given.value], "weights, adapters, gradients and moments alike")
-    else:
-        config.builder.assumed("weights.dtype", "bfloat16", "no dtype that torchtune knows; bf16 as in its recipes")
+def _kind(reader: Reader) -> Derived:
+    return Derived("training", f"the recipe {recipe_of(reader.document).name or 'of this config'}")
 
 
-def _set_objective(config: NativeConfig, *, with_lora: bool) -> None:
-    """DPO with LoRA takes the policy without its adapters for the reference; full DPO holds a copy of the model."""
-    loss = config.keys.mapping("loss").text("_component_")
-    if loss and loss.value.rpartition(".")[2] in ("DPOLoss", "RSOLoss", "SimPOLoss"):
-        config.put("objective", loss, "dpo")
-        config.builder.derived("rl.reference_model", not with_lora, "LoRA DPO disables the adapters", "objective")
-    else:
-        config.builder.derived("objective", "sft", "a fine-tuning recipe")
+def _class(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
-def _set_batch(config: NativeConfig) -> None:
-    """Rows of a step and their length: no bound means the longest row of the data, or the model's own when packed."""
-    keys, builder = config.keys, config.builder
-    config.count("micro_batch_size", keys.integer("batch_size", least=1), None, keys.blank("batch_size"))
-    steps = "gradient_accumulation_steps"
-    config.count(steps, keys.integer(steps, least=1), 1, keys.blank(steps))
-    packed = keys.mapping("dataset").flag("packed")
-    if packed:
-        config.put("packing", packed)
-    tokenizer = keys.mapping("tokenizer")
-    length = tokenizer.integer("max_seq_len", least=1)
-    if length:
-        config.put("sequence_length", length)
+def _objective(loss: str, _job: Job) -> Any:
+    return "dpo" if _class(loss) in ("DPOLoss", "RSOLoss", "SimPOLoss") else _SFT
+
+
+def _set_optimizer(reader: Reader) -> None:
+    given = reader.given(optimizer(any_other=True), "optimizer._component_")
+    if given:
+        fused = given.value == "adamw_torch" and reader.on("optimizer.fused")
+        reader.set("optimizer.name", given, "adamw_torch_fused" if fused else given.value)
+
+
+def _check_in_backward(reader: Reader) -> None:
+    if not reader.job.optimizer.in_backward:
         return
-    stated = tokenizer.raw("max_seq_len")
-    if stated is not None and stated.value is None:
-        config.put("sequence_length", stated, None, "null: rows are never cut, the longest of the data decides")
-    else:
-        builder.assumed("sequence_length", None, "tokenizer.max_seq_len bounds the rows, and is not stated")
+    steps, clip = reader.given(integer(2), "gradient_accumulation_steps"), reader.given(NUMBER, "clip_grad_norm")
+    for given, what in ((steps, "accumulation"), (clip, "clipping")):
+        if given:
+            message = f"the full recipes stop: no {what} beside it"
+            reader.contradiction(given, "optimizer_in_bwd is true", message)
 
 
-def _set_optimizer(config: NativeConfig) -> None:
-    keys = config.keys
-    section = keys.mapping("optimizer")
-    component = section.text("_component_")
-    name = str(component.value) if component else ""
-    fused = section.flag("fused")
-    if component and name in ("torch.optim.AdamW", "torch.optim.Adam"):
-        config.put("optimizer.name", component, "adamw_torch_fused" if fused and fused.value else "adamw_torch")
-        foreach = section.flag("foreach")
-        if foreach:
-            config.put("optimizer.foreach", foreach)
-    elif component:
-        config.put("optimizer.name", component, optimizer_of(name))
-    inside = keys.flag("optimizer_in_bwd")
-    if inside:
-        config.put("optimizer.in_backward", inside)
-    else:
-        config.builder.default("optimizer.in_backward", False)
-    if inside and inside.value:
-        steps = keys.integer("gradient_accumulation_steps")
-        clip = keys.number("clip_grad_norm")
-        if steps and steps.value > 1:
-            config.contradiction(steps, "optimizer_in_bwd is true", "the full recipes stop: no accumulation beside it")
-        if clip:
-            config.contradiction(clip, "optimizer_in_bwd is true", "the full recipes stop: no clipping beside it")
-
-
-def _set_checkpointing(config: NativeConfig) -> None:
+def _set_checkpointing(reader: Reader) -> None:
     """`enable_activation_checkpointing` over every layer, offloaded with its twin; else `ac_mode` (selective)."""
-    keys = config.keys
-    given, offload = keys.flag("enable_activation_checkpointing"), keys.flag("enable_activation_offloading")
-    mode, option = keys.text("ac_mode"), keys.raw("ac_option")
-    if offload and offload.value and not (given and given.value):
+    given, offload = reader.given(FLAG, _ENABLED), reader.on(_OFFLOADED)
+    mode, option, field = reader.given(TEXT, "ac_mode"), reader.keys.raw("ac_option"), "activation_checkpointing"
+    on = bool(given and given.value)
+    if offload and not on:
         message = "the recipes stop: offloading needs checkpointing"
-        config.contradiction(offload, "enable_activation_checkpointing is not true", message)
-    if given and given.value and mode is None:
-        if offload and offload.value:
-            config.put("activation_checkpointing", offload, "offload")
-        else:
-            config.put("activation_checkpointing", given, "full")
-    elif mode and not (given and given.value):
-        number = keys.integer("ac_option", least=1)
-        if mode.value == "selective" and option is not None and option.value == "op":
-            config.put("activation_checkpointing", mode, "selective")
-            config.put("checkpoint_policy", option, "every_second_matmul")
-        else:
-            config.put("activation_checkpointing", mode, "full")
-            if mode.value == "selective" and number:
-                config.put("checkpoint_every", number)
-    elif given:
-        config.put("activation_checkpointing", given, "none")
+        reader.contradiction(offload, f"{_ENABLED} is not true", message)
+    if on and mode is None:
+        reader.set(field, offload or given, "offload" if offload else "full")
+    elif mode is None or on:
+        reader.set(field, given, "none")
+    elif mode.value == "selective" and option is not None and option.value == "op":
+        reader.set(field, mode, "selective")
+        reader.set("checkpoint_policy", option, "every_second_matmul")
     else:
-        config.builder.default("activation_checkpointing", "none")
-    compiled = keys.flag("compile")
-    if compiled:
-        config.put("compile", compiled)
+        reader.set(field, mode, "full")
+        number = reader.given(POSITIVE, "ac_option")
+        if mode.value == "selective" and number:
+            reader.set("checkpoint_every", number)
 
 
-def _set_loss(config: NativeConfig) -> None:
+def _set_loss(reader: Reader) -> None:
     """The chunked losses make the 16-bit logits of a piece at a time and keep all pieces; else the model upcasts."""
-    loss = config.keys.mapping("loss")
-    component = loss.text("_component_")
-    if component is None or component.value.rpartition(".")[2] not in _CHUNKED:
-        config.builder.default("loss.upcast", "model", "TransformerDecoder.forward makes float32 logits")
+    component, job = reader.given(TEXT, "loss._component_"), reader.job
+    if component is None or _class(component.value) not in _CHUNKED:
+        reader.default("loss.upcast", "model", "TransformerDecoder.forward makes float32 logits")
         return
-    job = config.builder.job
-    chunks = loss.integer("num_output_chunks", least=1)
-    pieces = chunks.value if chunks else CHUNKS
-    config.put("loss.kernel", component, "chunked")
+    pieces = reader.value(POSITIVE, "loss.num_output_chunks", default=CHUNKS)
+    reader.set("loss.kernel", component, "chunked")
     tokens = (job.micro_batch_size or 0) * (job.sequence_length or 0)
-    config.builder.derived("loss.chunk", -(-tokens // pieces) or None, f"{pieces} pieces of a step", "loss.kernel")
-    config.builder.derived("loss.logits", "pieces", "the head makes the logits piece by piece", "loss.kernel")
-    config.builder.derived("loss.upcast", "loss", "each piece becomes float32 in the loss", "loss.kernel")
+    reader.derived("loss.chunk", -(-tokens // pieces) or None, f"{pieces} pieces of a step", "loss.kernel")
+    reader.derived("loss.logits", "pieces", "the head makes the logits piece by piece", "loss.kernel")
+    reader.derived("loss.upcast", "loss", "each piece becomes float32 in the loss", "loss.kernel")
 
 
-def _set_evaluation(config: NativeConfig) -> None:
-    keys = config.keys
-    every, batch = keys.integer("run_val_every_n_steps", least=1), keys.integer("batch_size_val", least=1)
-    if every is None:
-        return
-    if batch:
-        config.put("evaluation.micro_batch_size", batch)
+def _set_evaluation(reader: Reader) -> None:
+    if reader.given(POSITIVE, "run_val_every_n_steps"):
+        reader.derived("evaluation.keeps_logits", False, "only the loss is kept")
     else:
-        config.builder.derived("evaluation.micro_batch_size", config.builder.job.micro_batch_size, "as in training")
-    config.builder.derived("evaluation.keeps_logits", False, "only the loss is kept")
+        reader.default("evaluation.micro_batch_size", None)
 
 
 def _key_problems(document: Document) -> list[Problem]:
@@ -247,7 +187,107 @@ def _parameters(node: Node, prefix: str, components: dict[str, list[str]], probl
             _parameters(entry.value, dotted, components, problems, depth + 1)
 
 
-describe, edits = written_by("torchtune.edits")
+def _checkpointing(_reading: Reading, value: str) -> Keys | None:
+    if value == "none":
+        return {_ENABLED: False, _OFFLOADED: None}
+    if value in ("full", "offload"):
+        return {_ENABLED: True, _OFFLOADED: True if value == "offload" else None, "ac_mode": None, "ac_option": None}
+    return None
+
+
+def _optimizer(reading: Reading, value: str) -> Keys | None:
+    """bitsandbytes' optimizers do not take the DTensors of FSDP2."""
+    fits = value == "sgd" or reading.job.parallelism.fsdp is None
+    return {"optimizer._component_": CLASSES[value], "optimizer.fused": None} if value in CLASSES and fits else None
+
+
+def _in_backward(_reading: Reading, value: bool) -> Keys | None:
+    return {"optimizer_in_bwd": True, "clip_grad_norm": None} if value else None
+
+
+def _kernel(reading: Reading, value: str) -> Keys | None:
+    chunked = value in ("chunked", "liger") and reading.job.objective == "sft"
+    return {"loss._component_": "torchtune.modules.loss.LinearCrossEntropyLoss"} if chunked else None
+
+
+def _adapter(reading: Reading, changes: dict[str, Any]) -> Keys | None:
+    """The keys of a builder with LoRA in place of the file's, and the recipe that trains it; None where there is none.
+
+    The recipe stands in the `tune run` command, which no edit of the file changes.
+    """
+    quantized = changes.get("weights.quantization.method")
+    named = reading.config.root.find("model._component_")
+    if set(changes) - {"method", "weights.quantization.method"} or changes.get("method") != "lora" or named is None:
+        return None
+    package, _, name = str(named.value.value).rpartition(".")
+    packed = f"{package}.qlora_{name}" if quantized else ""
+    builder = packed if packed in builders() else f"{package}.lora_{name}"
+    if builder not in builders():
+        return None
+    single = reading.job.parallelism.fsdp is None
+    return {
+        "recipe": f"lora_finetune_{'single_device' if single else 'distributed'}",
+        "model._component_": builder,
+        "model.lora_attn_modules": ["q_proj", "k_proj", "v_proj", "output_proj"],
+        "model.apply_lora_to_mlp": True,
+        **({"model.quantize_base": True} if quantized and builder != packed else {}),
+    }
+
+
+_ENABLED, _OFFLOADED = "enable_activation_checkpointing", "enable_activation_offloading"
+_SFT = Derived("sft", "a fine-tuning recipe")
+
+TABLE = Table(
+    (
+        *runs_on("torchtune"),
+        Fixed("kind", _kind),
+        Key(
+            "weights.dtype", "dtype", dtype(written={"bfloat16": "bf16", "float32": "fp32"}),
+            Assumed("bfloat16", "no dtype that torchtune knows; bf16 as in its recipes"),
+            back=among("bfloat16", "float32"), note="weights, adapters, gradients and moments alike",
+        ),
+        *MODEL,
+        Key("objective", "loss._component_", TEXT, _SFT, _objective),
+        Fixed(
+            "rl.reference_model",
+            lambda reader: Derived(reader.job.method != "lora", "LoRA DPO disables the adapters", "objective"),
+            when=lambda job: job.objective == "dpo",
+        ),
+        size("micro_batch_size", "batch_size"),
+        size("gradient_accumulation_steps", "gradient_accumulation_steps", 1),
+        Key("packing", "dataset.packed", FLAG),
+        Key(
+            "sequence_length", "tokenizer.max_seq_len", POSITIVE,
+            Assumed(None, "tokenizer.max_seq_len bounds the rows, and is not stated"),
+            null=Written(None, "null: rows are never cut, the longest of the data decides"),
+        ),
+        _set_optimizer,
+        Key(
+            "optimizer.foreach", "optimizer.foreach", FLAG,
+            when=lambda job: job.optimizer.name in ("adamw_torch", "adamw_torch_fused"),
+        ),
+        Key("optimizer.in_backward", "optimizer_in_bwd", FLAG, default=False),
+        _check_in_backward,
+        _set_checkpointing,
+        Key("compile", "compile", FLAG),
+        _set_loss,
+        _set_evaluation,
+        Key(
+            "evaluation.micro_batch_size", "batch_size_val", POSITIVE,
+            lambda reader: Derived(reader.job.micro_batch_size, "as in training"),
+        ),
+        *GPUS,
+        *USUAL,
+    ),
+    says={
+        "activation_checkpointing": _checkpointing,
+        "optimizer.name": _optimizer,
+        "optimizer.in_backward": _in_backward,
+        "loss.kernel": _kernel,
+    },
+    ignored=frozenset({"loss.chunk", "loss.logits", "loss.upcast"}),
+    told=_adapter,
+)  # fmt: skip
 
 
 def loss_chunk(micro_batch: int, length: int) -> int:
@@ -255,7 +295,7 @@ def loss_chunk(micro_batch: int, length: int) -> int:
     return -(-micro_batch * length // CHUNKS)
 
 
-FORMAT = Format(
-    NAME, "torchtune recipe config", UPSTREAM, recognise, read, describe, edits,
+FORMAT = Format.of_table(
+    NAME, "torchtune recipe config", UPSTREAM, recognise, read, TABLE,
     "--nproc_per_node of the `tune run` command, or of the one in the header comment",
 )  # fmt: skip

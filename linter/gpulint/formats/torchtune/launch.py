@@ -10,12 +10,15 @@ from ...source.node import Entry, Node, Span
 from ...upstream import torchtune
 from ...upstream.behaviour import default_of
 from ..core.arguments import Given
+from ..core.backends.fsdp import FSDP, may_shard
+from ..core.bindings.kinds import ANYTHING, FLAG, POSITIVE, Unsaid
+from ..core.bindings.rows import LEAVE, Default, Derived, Fixed, Key, only
 from ..core.coercion import as_integer
 from ..core.world_size import Stated, set_hardware
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ..core.native import NativeConfig
+    from ..core.bindings.reader import Reader
 
 _COMMAND = re.compile(r"\btune run\b(.*)")
 _RECIPE = re.compile(r"(?:^|\s)((?:[\w.-]+/)*[a-z][\w]*)(?=\s+--config\b|\s*\\?$)")
@@ -29,6 +32,11 @@ class Recipe(NamedTuple):
     nodes: int | None = None
     place: Span | None = None
     given: Given | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one for a single device."""
+        return "single_device" in self.name
 
 
 def recipe_of(document: Document) -> Recipe:
@@ -77,63 +85,73 @@ def _option(text: str, name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def set_gpus(config: NativeConfig, recipe: Recipe) -> None:
-    """The GPUs, and how the distributed recipes shard over them: FSDP2, one unit a layer, beside tensor parallelism."""
-    single = "single_device" in recipe.name
+def _set_gpus(reader: Reader) -> None:
+    recipe = recipe_of(reader.document)
     stated = None
     count = (recipe.processes or 1) * (recipe.nodes or 1)
     if recipe.given is not None:
         stated = Stated(count, recipe.given.entry, recipe.given.key)
-    elif recipe.place is not None and (recipe.processes or single):
+    elif recipe.place is not None and (recipe.processes or recipe.is_single):
         note = "the `tune run` command of the header comment"
-        stated = Stated(count, Entry(_at(recipe.place), _at(recipe.place)), "tune run --nproc_per_node", note)
-    sharded = "distributed" in recipe.name or any(
-        config.keys.raw(name) for name in ("fsdp_cpu_offload", "custom_sharded_layers", "tensor_parallel_dim")
+        place = Node("scalar", None, recipe.place)
+        stated = Stated(count, Entry(place, place), "tune run --nproc_per_node", note)
+    sharded = "distributed" in recipe.name or bool(
+        reader.keys.raw("fsdp_cpu_offload", "custom_sharded_layers", "tensor_parallel_dim")
     )
-    set_hardware(config.builder, config.project, stated, sharded=sharded and not single)
-    if recipe.nodes and config.project.nodes is None and recipe.nodes > 1:
-        config.builder.derived("hardware.nodes", recipe.nodes, "--nnodes", "hardware.gpus")
-    gpus = config.builder.job.hardware.gpus or 1
-    _set_sharding(config, single=single or gpus == 1)
+    set_hardware(reader, reader.project, stated, sharded=sharded and not recipe.is_single)
+    if recipe.nodes and reader.project.nodes is None and recipe.nodes > 1:
+        reader.derived("hardware.nodes", recipe.nodes, "--nnodes", "hardware.gpus")
 
 
-def _at(place: Span) -> Node:
-    return Node("scalar", None, place)
+def _no_fsdp(reader: Reader) -> Any:
+    single = recipe_of(reader.document).is_single or (reader.job.hardware.gpus or 1) == 1
+    return Derived(None, "one device") if single else LEAVE
 
 
-def _set_sharding(config: NativeConfig, *, single: bool) -> None:
-    builder, keys = config.builder, config.keys
-    if single:
-        builder.derived("parallelism.fsdp", None, "one device")
-        return
-    tensor = keys.integer("tensor_parallel_dim", least=1)
-    if tensor:
-        config.put("parallelism.tensor", tensor)
-    context = keys.integer("context_parallel_dim", least=1)
-    if context:
-        config.put("parallelism.context", context)
-    shard = keys.integer("data_parallel_shard_dim", least=1)
-    replicate = keys.integer("data_parallel_replicate_dim", least=1)
-    fsdp = "parallelism.fsdp."
-    note = "distributed recipes call fully_shard on every layer (training/_distributed.py)"
-    version = default_of(torchtune.DEFAULTS, config.project.versions.get(torchtune.NAME), "fsdp_version", 2)
-    values = {"version": version, "wrap": "transformer", "cpu_ram_efficient_loading": True, "sync_each_batch": True}
-    for name, value in values.items():
-        builder.default(fsdp + name, value, note)
-    dtype = builder.job.weights.dtype
-    builder.derived(f"{fsdp}mixed_precision.param_dtype", dtype, "no mixed precision policy: the dtype of the weights")
-    builder.derived(f"{fsdp}mixed_precision.reduce_dtype", dtype, "no mixed precision policy: the dtype of the weights")
-    layers = keys.raw("custom_sharded_layers")
-    if layers and layers.value:
-        config.put(f"{fsdp}outer", layers, "separate")
-    offload = keys.flag("fsdp_cpu_offload")
-    if offload:
-        config.put(f"{fsdp}offload", offload)
-    reshard = keys.flag("fsdp_reshard_after_forward")
-    if reshard:
-        config.put(f"{fsdp}reshard_after_forward", reshard)
-        config.put(f"{fsdp}sharding", reshard, "full_shard" if reshard.value else "shard_grad_op")
-    if shard and replicate and replicate.value > 1:
-        config.put(f"{fsdp}shard_size", shard)
-    if builder.job.weights.quantization is not None:
-        builder.derived("weights.quantization.storage_dtype", "bfloat16", "FSDP2 divides torchao's NF4", "model")
+def _version(reader: Reader) -> Default:
+    release = reader.project.versions.get(torchtune.NAME)
+    return Default(default_of(torchtune.DEFAULTS, release, "fsdp_version", 2), _SHARDED)
+
+
+def _policy(reader: Reader) -> Derived:
+    return Derived(reader.job.weights.dtype, "no mixed precision policy: the dtype of the weights")
+
+
+def _set_replicas(reader: Reader) -> None:
+    shard = reader.given(POSITIVE, "data_parallel_shard_dim")
+    if shard and reader.value(POSITIVE, "data_parallel_replicate_dim", default=1) > 1:
+        reader.set(f"{FSDP}shard_size", shard)
+
+
+_SHARDED = "distributed recipes call fully_shard on every layer (training/_distributed.py)"
+
+GPUS = (
+    _set_gpus,
+    Fixed("parallelism.fsdp", _no_fsdp),
+    *only(
+        may_shard,
+        Key("parallelism.tensor", "tensor_parallel_dim", POSITIVE),
+        Key("parallelism.context", "context_parallel_dim", POSITIVE),
+        Fixed(f"{FSDP}version", _version),
+        Fixed(f"{FSDP}wrap", Default("transformer", _SHARDED)),
+        Fixed(f"{FSDP}cpu_ram_efficient_loading", Default(True, _SHARDED)),
+        Fixed(f"{FSDP}sync_each_batch", Default(True, _SHARDED)),
+        Fixed(f"{FSDP}mixed_precision.param_dtype", _policy),
+        Fixed(f"{FSDP}mixed_precision.reduce_dtype", _policy),
+        Key(
+            f"{FSDP}outer", "custom_sharded_layers", ANYTHING,
+            to=lambda layers, _: "separate" if layers else Unsaid.OTHER,
+        ),
+        Key(f"{FSDP}offload", "fsdp_cpu_offload", FLAG),
+        Key(f"{FSDP}reshard_after_forward", "fsdp_reshard_after_forward", FLAG),
+        Key(
+            f"{FSDP}sharding", "fsdp_reshard_after_forward", FLAG, to={True: "full_shard", False: "shard_grad_op"},
+        ),
+        _set_replicas,
+        Fixed(
+            "weights.quantization.storage_dtype", Derived("bfloat16", "FSDP2 divides torchao's NF4", "model"),
+            when=lambda job: job.weights.quantization is not None,
+        ),
+    ),
+)  # fmt: skip
+"""The GPUs, and how the distributed recipes shard over them: FSDP2, one unit a layer, beside tensor parallelism."""

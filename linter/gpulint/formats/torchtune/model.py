@@ -11,15 +11,17 @@ import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, WHOLE_TEXT, WORDS, Unsaid
+from ..core.bindings.rows import LEAVE, Derived, Fixed, Key, only, within
 from ..core.coercion import as_integer, as_number
-from ..core.native import decoder, multiple
-from ..core.placeholders import is_blank
+from ..core.decoder_config import decoder, multiple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
+    from ...job.job import Job
     from ..core.arguments import Arguments
-    from ..core.native import NativeConfig
+    from ..core.bindings.reader import Reader
 
 MODULES = {
     "q_proj": "q_proj",
@@ -101,25 +103,26 @@ def config_of(component: str, call: dict[str, Any]) -> dict[str, Any] | None:
     )
 
 
-def set_model(config: NativeConfig, arguments: Arguments) -> bool:
-    """Fill the model, the adapter and the quantisation; whether the model has LoRA."""
-    builder = config.builder
-    component = arguments.text("_component_")
-    if component is None or is_blank(component.value):
-        builder.assumed("model", None, "no key names the model builder")
-        return False
-    call = built(component.value, arguments)
-    if call is None:
-        config.put("model", component)
-        return False
-    model = config_of(component.value, call)
+def _set_model(reader: Reader) -> None:
+    component = reader.given(WHOLE_TEXT, "model._component_")
+    if component is None:
+        reader.assumed("model", None, "no key names the model builder")
+        return
+    call = _call(reader)
+    if not call:
+        reader.set("model", component)
+        return
     note = f"the dimensions that {component.value} builds, as a {_KINDS[call['family']]} of Transformers"
-    config.put("model", component, model, note)
-    if not call["lora"]:
-        builder.derived("method", "full", "a builder without LoRA", "model")
-        return False
-    set_adapter(config, arguments, call)
-    return True
+    reader.set("model", component, config_of(component.value, call), note)
+    if call["lora"]:
+        reader.derived("method", "lora", "a builder with LoRA", "model")
+    else:
+        reader.derived("method", "full", "a builder without LoRA", "model")
+
+
+def _call(reader: Reader) -> dict[str, Any]:
+    """What the file's builder is called with; nothing for one that is not known."""
+    return built(reader.value(WHOLE_TEXT, "model._component_", default=""), reader.keys.mapping("model")) or {}
 
 
 def targets_of(call: dict[str, Any]) -> list[str]:
@@ -133,33 +136,62 @@ def targets_of(call: dict[str, Any]) -> list[str]:
     return found
 
 
-def set_adapter(config: NativeConfig, arguments: Arguments, call: dict[str, Any]) -> None:
-    """LoRA in the dtype of all weights, DoRA with `use_dora`; torchao's NF4 under it with `quantize_base`."""
-    builder = config.builder
-    builder.derived("method", "lora", "a builder with LoRA", "model")
-    dora = arguments.flag("use_dora")
-    builder.derived("adapter.type", "dora" if call.get("use_dora") is True else "lora", "use_dora", "model")
-    if dora:
-        config.put("adapter.type", dora, "dora" if dora.value else "lora")
-    for part, default in (("rank", 8), ("alpha", 16), ("dropout", 0.0)):
-        field, name = ("adapter.r" if part == "rank" else f"adapter.{part}"), f"lora_{part}"
-        given = arguments.number(name)
-        if given:
-            config.put(field, given, int(given.value) if name == "lora_rank" else given.value)
-        else:
-            stated = as_integer(call.get(name)) if part == "rank" else as_number(call.get(name))
-            builder.default(field, default if stated is None else stated)
-    named = arguments.words("lora_attn_modules")
+def _number(name: str, usual: float) -> Callable[[Reader], Any]:
+    """What the builder itself passes on as a parameter of LoRA, else LoRA's default."""
+
+    def source(reader: Reader) -> Any:
+        stated = (as_integer if name == "lora_rank" else as_number)(_call(reader).get(name))
+        return usual if stated is None else stated
+
+    return source
+
+
+def _type(reader: Reader) -> Derived:
+    return Derived("dora" if _call(reader).get("use_dora") is True else "lora", "use_dora", "model")
+
+
+def _set_targets(reader: Reader) -> None:
+    named, targets = reader.given(WORDS, "model.lora_attn_modules"), targets_of(_call(reader))
     if named:
-        config.put("adapter.targets", named, targets_of(call))
+        reader.set("adapter.targets", named, targets)
     else:
-        builder.derived("adapter.targets", targets_of(call), "apply_lora_to_mlp and apply_lora_to_output", "model")
-    builder.derived("adapter.dtype", config.builder.job.weights.dtype, "adapters have the dtype of all weights")
-    quantize = arguments.flag("quantize_base")
-    if call.get("quantize_base") is True:
-        note = "NF4 of torchao: every linear layer of the decoder, not the output head"
-        if quantize:
-            config.put("weights.quantization.method", quantize, "torchao-nf4", note)
-        else:
-            builder.derived("weights.quantization.method", "torchao-nf4", note, "model")
-        builder.derived("weights.quantization.bits", 4, note, "model")
+        reader.derived("adapter.targets", targets, "apply_lora_to_mlp and apply_lora_to_output", "model")
+
+
+def _packed(reader: Reader) -> Any:
+    return Derived("torchao-nf4", _NF4, "model") if _call(reader).get("quantize_base") is True else LEAVE
+
+
+def _pack(method: str, job: Job) -> Any:
+    """NF4 is made from bf16 weights."""
+    return (method in ("bnb-nf4", "torchao-nf4") and job.weights.dtype == "bfloat16") or Unsaid.OTHER
+
+
+_NF4 = "NF4 of torchao: every linear layer of the decoder, not the output head"
+
+MODEL = (
+    _set_model,
+    *only(
+        lambda job: job.method == "lora",
+        *within(
+            "model",
+            Key("adapter.type", "use_dora", FLAG, _type, {True: "dora", False: "lora"}),
+            Key("adapter.r", "lora_rank", POSITIVE, _number("lora_rank", 8)),
+            Key("adapter.alpha", "lora_alpha", NUMBER, _number("lora_alpha", 16)),
+            Key("adapter.dropout", "lora_dropout", NUMBER, _number("lora_dropout", 0.0)),
+            _set_targets,
+            Fixed(
+                "adapter.dtype",
+                lambda reader: Derived(reader.job.weights.dtype, "adapters have the dtype of all weights"),
+            ),
+            Key(
+                "weights.quantization.method", "quantize_base", FLAG, _packed, {True: "torchao-nf4"}, _pack, note=_NF4,
+            ),
+            Fixed(
+                "weights.quantization.bits", Derived(4, _NF4, "model"),
+                when=lambda job: job.weights.quantization is not None,
+            ),
+        ),
+    ),
+)  # fmt: skip
+"""The model; LoRA in the dtype of all weights, DoRA with `use_dora`; torchao's NF4 under it with `quantize_base`."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from functools import cache
 from typing import Any
 
+from ...source.tables import read_table
 from ...upstream.behaviour import at_release
 
 
@@ -82,6 +81,5 @@ def repository(image: str) -> str:
 
 @cache
 def _rows(section: str) -> list[dict[str, Any]]:
-    with open(os.path.join(os.path.dirname(__file__), "images.json"), encoding="utf-8") as file:
-        rows: list[dict[str, Any]] = json.load(file)[section]
+    rows: list[dict[str, Any]] = read_table(__file__, "images.json")[section]
     return rows

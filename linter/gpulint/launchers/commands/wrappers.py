@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...source.tables import read_table
 from ..shell.script import Script
 from ..shell.shell import MAX_NESTING, Command, Word, commands
 from .flags import Manner, read_flags
@@ -202,8 +202,7 @@ def _container_variables(options: list[Word]) -> dict[str, Word]:
 
 @cache
 def _wrappers() -> tuple[Wrapper, ...]:
-    with open(os.path.join(os.path.dirname(__file__), "wrappers.json"), encoding="utf-8") as file:
-        rows = json.load(file)["wrappers"]
+    rows = read_table(__file__, "wrappers.json")["wrappers"]
     return tuple(
         Wrapper(
             tuple(tuple(head.split(" ")) for head in row["heads"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from ...estimator.estimate import COMPONENTS
+from ...source.tables import read_table
 
 if TYPE_CHECKING:
     from ...estimator.estimate import Estimate
@@ -39,6 +38,4 @@ def style_sheet() -> str:
 
 @cache
 def _palette() -> dict[str, dict[str, str]]:
-    with resources.files(__package__).joinpath("palette.json").open(encoding="utf-8") as stream:
-        table: dict[str, dict[str, str]] = json.load(stream)
-    return table
+    return read_table(__file__, "palette.json")

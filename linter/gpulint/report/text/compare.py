@@ -10,15 +10,15 @@ from ...estimator.estimate import COMPONENTS
 from ...units import MIB, bytes_text
 from ...words import word
 from ..data.json_estimate import as_object
-from ..listing import table
 from ..printable import printable
-from ..style import Style
+from ..table import PLAIN, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...run.comparison import Difference
     from ...run.estimated import Estimated
+    from ..style import Style
 
 _SCHEMA = "gpulint-comparison/1"
 
@@ -29,9 +29,8 @@ Named = tuple[str, "Estimated"]
 """What people call a job, and its estimate."""
 
 
-def render(one: Named, two: Named, found: Sequence[Difference], *, colour: bool = False) -> str:
+def render(one: Named, two: Named, found: Sequence[Difference], style: Style = PLAIN) -> str:
     """Components, tiers and verdict of both, then the settings that differ."""
-    style = Style(colour)
     before, after = one[1].estimate, two[1].estimate
     rows = [
         (name.replace("_", " "), *_sizes(before.components.get(name, 0), after.components.get(name, 0)))
@@ -46,7 +45,7 @@ def render(one: Named, two: Named, found: Sequence[Difference], *, colour: bool 
     rows.append(("verdict", before.verdict, after.verdict, ""))
     lines = [
         style.bold(f"{printable(one[0])} -> {printable(two[0])}"),
-        table(("", "BEFORE", "AFTER", "DIFFERENCE"), rows),
+        table(("", "BEFORE", "AFTER", "DIFFERENCE"), rows, style),
         "",
     ]
     if not found:
@@ -54,7 +53,7 @@ def render(one: Named, two: Named, found: Sequence[Difference], *, colour: bool 
     told = [
         (item.path, word(item.before)[:WIDTH], word(item.after)[:WIDTH], _alone(item), item.origin) for item in found
     ]
-    return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told)])
+    return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told, style)])
 
 
 def as_json(one: Named, two: Named, found: Sequence[Difference]) -> str:

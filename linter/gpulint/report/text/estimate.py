@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from ...units import GIB, KIB, MIB, bytes_text, count_text
 from ..printable import printable
-from ..style import Style
+from ..table import PLAIN, wrapped
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
     from ...estimator.estimate import Assumption, Estimate
     from ...estimator.terms import Term
+    from ..style import Style
 
 BAR = 40
 """Characters of the longest bar."""
@@ -33,9 +34,8 @@ _REFUSED = {"tight": "tight: may or may not start", "exceeds": "fails to start"}
 """Of an engine that looks before it takes memory; what it needs may be less than the card has."""
 
 
-def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool = False, fitting: str = "") -> str:
+def render(file: str, estimate: Estimate, style: Style = PLAIN, *, explain: bool = False, fitting: str = "") -> str:
     """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit if none is set."""
-    style = Style(colour)
     lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate, style)]
     if estimate.refusal:
         lines.append(f"  {style.error('fails to start')}: {printable(estimate.refusal)}")
@@ -45,11 +45,15 @@ def render(file: str, estimate: Estimate, *, colour: bool = False, explain: bool
         lines += ["", "Allocated memory by phase", *_phases(estimate, style)]
     if estimate.assumptions:
         lines += ["", "Assumptions and defaults"]
-        width = max(len(item.field) for item in estimate.assumptions)
-        lines.extend(
-            f"  {printable(item.field):<{width}}  {printable(item.value)}  {style.dim(printable(f'({_origin(item)})'))}"
+        rows = [
+            (printable(item.field), f"{printable(item.value)}  {style.dim(printable(f'({_origin(item)})'))}")
             for item in estimate.assumptions
-        )
+        ]
+        width = max(len(field) for field, _ in rows)
+        if style.width:
+            lines += wrapped(rows, (width, 0), style.width, indent=2)
+        else:
+            lines += [f"  {field:<{width}}  {told}" for field, told in rows]
     if explain:
         lines += ["", "Derivation", *_terms(estimate, style)]
     return "\n".join(lines)

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 from ...units import bytes_text
 from ..printable import printable
-from ..style import Style
+from ..table import PLAIN, wrapped
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
     from ...rules.suggest.plan import Plan, Row
+    from ..style import Style
 
-CHANGE, REASON, COST = 44, 36, 48
-"""Columns of the change, of why it is enough or not, and of what it costs; longer ones go on in the next line."""
+CHANGE, NEEDS, VERDICT, REASON, HAND, COST = 44, 9, 7, 36, 4, 48
+"""Columns of the change, what it needs, the verdict, why, whether gpulint can write it, and what it costs the run."""
+
+MARGINS = 12
+"""Blanks before the table and between its columns."""
+
+NARROWEST = 80
+"""Columns below which a terminal breaks the lines of the table."""
 
 _TITLES = {
     "room": "Headroom: larger settings that still fit",
@@ -31,9 +38,9 @@ def _titles(plan: Plan) -> dict[str, str]:
     return _TITLES | {"change": "Changes to weights, batch and KV cache (least invasive first)"}
 
 
-def render(file: str, plan: Plan, sort: str, *, colour: bool = False) -> str:
+def render(file: str, plan: Plan, sort: str, style: Style = PLAIN) -> str:
     """The plan of one job."""
-    style = Style(colour)
+    widths = _widths(style.width)
     lines = [style.bold(printable(file)), *_now(plan, style)]
     group = ""
     for row in plan.in_order(sort):
@@ -41,7 +48,7 @@ def render(file: str, plan: Plan, sort: str, *, colour: bool = False) -> str:
         if title != group:
             group = title
             lines += ["", style.bold(title)]
-        lines += _row(row, style)
+        lines += wrapped([_row(row, style)], widths, sum(widths) + MARGINS, indent=2)
     if any(not row.edits and row.kind != "hardware" for row in plan.rows):
         lines += ["", "  hand: gpulint cannot write this change into the file"]
     if plan.absent:
@@ -89,22 +96,22 @@ def _reason(row: Row) -> str:
     return row.reason + held
 
 
-def _row(row: Row, style: Style) -> list[str]:
-    edit = "edit" if row.edits else "    " if row.kind == "hardware" else "hand"
+def _widths(room: int) -> tuple[int, ...]:
+    """The columns as wide as above, or so that a terminal of `room` columns holds the table, 0 for any."""
+    fixed = NEEDS + VERDICT + HAND
+    share = (max(room, NARROWEST) - MARGINS - fixed) / (CHANGE + REASON + COST) if room else 1
+    change, reason, cost = (int(column * min(share, 1)) for column in (CHANGE, REASON, COST))
+    return change, NEEDS, VERDICT, reason, HAND, cost
+
+
+def _row(row: Row, style: Style) -> tuple[str, ...]:
     host = row.estimate.host
     cost = row.cost + (f" ({bytes_text(host)} of it)" if host and "host RAM" in row.cost else "")
-    columns = [
-        wrap(printable(row.change), CHANGE) or [""],
-        wrap(printable(_reason(row)), REASON) or [""],
-        wrap(printable(cost), COST) or [""],
-    ]
-    lines = []
-    for number in range(max(len(column) for column in columns)):
-        change, reason, price = (column[number] if number < len(column) else "" for column in columns)
-        needs = f"{bytes_text(row.estimate.needed):>9}" if not number else " " * 9
-        verdict = style.severity(row.verdict, f"{row.verdict:<8}") if not number else " " * 8
-        written = edit if not number else "    "
-        lines.append(
-            f"  {change:<{CHANGE}}  {needs}  {verdict}{reason:<{REASON}}  {written}  {style.dim(price)}".rstrip()
-        )
-    return lines
+    return (
+        printable(row.change),
+        f"{bytes_text(row.estimate.needed):>{NEEDS}}",
+        style.severity(row.verdict, row.verdict),
+        printable(_reason(row)),
+        "edit" if row.edits else "" if row.kind == "hardware" else "hand",
+        style.dim(printable(cost)),
+    )

@@ -6,17 +6,18 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..listing import table
 from ..summary import summary
+from ..table import PLAIN, table
 
 if TYPE_CHECKING:
     from ...finding import Report
+    from ..style import Style
 
 
-def render(report: Report) -> str:
+def render(report: Report, style: Style = PLAIN) -> str:
     """A line a rule, the most frequent first, then the totals."""
     rows = [(str(count), severity, rule, name, str(files)) for count, severity, rule, name, files in _rows(report)]
-    lines = [table(("FINDINGS", "SEVERITY", "RULE", "NAME", "FILES"), rows)] if rows else []
+    lines = [table(("FINDINGS", "SEVERITY", "RULE", "NAME", "FILES"), rows, style)] if rows else []
     return "\n".join([*lines, summary(report)])
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..expression import UNKNOWN
 from .facts import Facts, fact, filled_at_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...hardware.gpu import Gpu
+    from ...models.model import Shape
 
 
 @fact("format")
@@ -196,15 +202,23 @@ _QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbyt
 """Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
 
 
-def _shape_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
+def _shape(facts: Facts) -> Shape | None:
+    return facts.model.shape if facts.model is not None else None
+
+
+def _gpu(facts: Facts) -> Gpu | None:
+    return facts.gpu
+
+
+def _attribute(of: Callable[[Facts], Any], path: str, name: str, meaning: str, unit: str, type_: str) -> None:
+    """A fact that is an attribute of what `of` gives, unknown where that is None."""
+
     def derive(facts: Facts) -> Any:
-        if facts.model is None:
-            return UNKNOWN
-        value = getattr(facts.model.shape, name)
+        value = getattr(of(facts), name, None)
         return UNKNOWN if value is None else value
 
     derive.__doc__ = meaning
-    fact(path, unit, type)(derive)
+    fact(path, unit, type_)(derive)
 
 
 for _path, _name, _meaning, _unit in (
@@ -216,7 +230,14 @@ for _path, _name, _meaning, _unit in (
     ("model.experts", "experts", "Experts of a mixture-of-experts layer; 0 for dense models.", ""),
     ("model.tie_word_embeddings", "tied", "Whether the LM head shares the embedding's weights.", ""),
 ):
-    _shape_fact(_path, _name, _meaning, _unit, "" if _name == "tied" else "whole number")
+    _attribute(
+        lambda facts: facts.model and facts.model.shape,
+        _path,
+        _name,
+        _meaning,
+        _unit,
+        "" if _name == "tied" else "whole number",
+    )
 
 
 @fact("trainable.parameters", "parameters")
@@ -260,17 +281,6 @@ def _adapter_refusal(facts: Facts) -> Any:
     return None
 
 
-def _gpu_fact(path: str, name: str, meaning: str, unit: str = "", type: str = "") -> None:  # noqa: A002
-    def derive(facts: Facts) -> Any:
-        if facts.gpu is None:
-            return UNKNOWN
-        value = getattr(facts.gpu, name)
-        return UNKNOWN if value is None else value
-
-    derive.__doc__ = meaning
-    fact(path, unit, type)(derive)
-
-
 for _path, _name, _meaning, _unit in (
     ("gpu.name", "name", "Catalogue name of the GPU (`h100-80gb`).", ""),
     ("gpu.title", "title", "Display name of the GPU (`H100 80GB`).", ""),
@@ -283,4 +293,6 @@ for _path, _name, _meaning, _unit in (
     ("gpu.flash_attention_2", "flash_attention_2", "Whether FlashAttention 2 runs on the GPU.", ""),
     ("gpu.flash_attention_3", "flash_attention_3", "Whether FlashAttention 3 runs on the GPU.", ""),
 ):
-    _gpu_fact(_path, _name, _meaning, _unit, "number" if _name == "compute_capability" else "")
+    _attribute(
+        lambda facts: facts.gpu, _path, _name, _meaning, _unit, "number" if _name == "compute_capability" else ""
+    )

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
 
 from ...formats.serving.json_arguments import as_mapping
+from ...source.tables import read_table
 from ..expression import UNKNOWN
 from .facts import Facts, fact, filled_at_launch
 
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "serving.json"), encoding="utf-8") as file:
-        table: dict[str, Any] = json.load(file)
-    return table
+    return read_table(__file__, "serving.json")
 
 
 @fact("quantization.option")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
 
+from ... import models
 from ...estimator.frameworks.frameworks import of_transformers
+from ...source.tables import read_table
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -27,10 +27,8 @@ _ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @cache
 def _modeling() -> dict[str, dict[str, list[str]]]:
-    """`linter/models/modeling_classes.json`: layer classes and refused attention of each model type."""
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "models", "modeling_classes.json")
-    with open(path, encoding="utf-8") as file:
-        types: dict[str, dict[str, list[str]]] = json.load(file)["types"]
+    """`models/modeling_classes.json`: layer classes and refused attention of each model type."""
+    types: dict[str, dict[str, list[str]]] = read_table(models.__file__, "modeling_classes.json")["types"]
     return types
 
 

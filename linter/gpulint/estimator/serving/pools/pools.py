@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ....source.tables import read_table
 from ....units import bytes_text
 from ....upstream.behaviour import at_release
 from ...allocator.runtime import neighbours
@@ -146,6 +145,4 @@ def _profile(engine: str, version: str | None) -> dict[str, Any]:
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "pools.json"), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+    return read_table(__file__, "pools.json")

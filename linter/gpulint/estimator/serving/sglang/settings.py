@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....source.tables import read_table
 from ....units import MIB
 from ....upstream.behaviour import at_release
 from ....upstream.serving.sglang import AITER_SHARE
@@ -109,6 +108,4 @@ def profile(version: str | None) -> dict[str, Any]:
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "sglang.json"), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+    return read_table(__file__, "sglang.json")

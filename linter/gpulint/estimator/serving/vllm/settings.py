@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....models.positions import usual_positions
+from ....source.tables import read_table
 from ....units import GIB, KIB
 from ....upstream.behaviour import at_release
 from ....upstream.serving import vllm
@@ -336,6 +335,4 @@ def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: 
 
 @cache
 def _table() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "vllm.json"), encoding="utf-8") as stream:
-        table: dict[str, Any] = json.load(stream)
-    return table
+    return read_table(__file__, "vllm.json")

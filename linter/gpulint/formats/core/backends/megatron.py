@@ -15,6 +15,7 @@ from ..bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Unsaid, int
 from ..bindings.rows import LEAVE, NEVER, Default, Derived, Fixed, Key, Written, only
 from ..bindings.spelling import ATTENTION, OPTIMIZERS, attention, dtype, optimizer
 from ..world_size import set_hardware
+from .fsdp import FSDP
 from .gpus import model_ranks
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 ZERO = "parallelism.zero."
 OFFLOAD = f"{ZERO}offload_optimizer."
-FSDP = "parallelism.fsdp."
 DEGREES = {
     "parallelism.tensor": "tensor_model_parallel_size",
     "parallelism.pipeline": "pipeline_model_parallel_size",
@@ -221,10 +221,11 @@ def _has_half(job: Job) -> bool:
     return job.weights.dtype in ("bfloat16", "float16")
 
 
-def _like_weights(value: Callable[[Reader], Any], note: str) -> Callable[[Reader], Derived | Default]:
-    def source(reader: Reader) -> Derived | Default:
-        stated = reader.job.origins["weights.dtype"].kind == "file"
-        return Derived(value(reader), note, "weights.dtype") if stated else Default(value(reader), note)
+def _like_weights(value: Callable[[Reader], Any], note: str) -> Callable[[Reader], Source]:
+    def source(reader: Reader) -> Source:
+        if reader.job.origins["weights.dtype"].kind != "file":
+            return Default(value(reader), note)
+        return Derived(value(reader), note, "weights.dtype")
 
     return source
 
@@ -368,18 +369,6 @@ def recomputed_modules(section: str = "") -> Step:
             reader.job.unstated.append("checkpoint_policy")
 
     return step
-
-
-# the loss
-
-
-def deferral(reader: Reader) -> None:
-    """`defer_embedding_wgrad_compute` of a pipeline, for all micro batches of a step or `wgrad_deferral_limit`."""
-    given, job = reader.given(FLAG, "defer_embedding_wgrad_compute"), reader.job
-    if given and given.value and job.parallelism.pipeline > 1:
-        steps = job.gradient_accumulation_steps
-        limit = reader.value(POSITIVE, "wgrad_deferral_limit", default=steps)
-        reader.set("loss.deferred", given, min(steps, limit), "micro batches of a step")
 
 
 def fused_loss(usual: Callable[[Reader], bool], form: Callable[[Reader], str] = lambda _: "native") -> Step:

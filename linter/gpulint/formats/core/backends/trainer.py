@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from ..bindings.kinds import POSITIVE, TEXT
-from ..bindings.rows import NEVER, Assumed, Key
+from typing import TYPE_CHECKING
+
+from ..bindings.kinds import POSITIVE, TEXT, Unsaid
+from ..bindings.rows import NEVER, Assumed, Default, Fixed, Key
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..bindings.rows import Row
 
 _LATER = "filled in when the job starts"
 
@@ -25,3 +32,19 @@ BATCH = (
     ),
 )  # fmt: skip
 """Micro batch size 8 and accumulation 1, when absent."""
+
+
+def optimizer(key: str, usual: Any) -> tuple[Row, ...]:
+    """`optim` under a tool's name of it."""
+
+    def by_layer(name: str, _job: Any) -> Any:
+        return True if name.endswith("_layerwise") else Unsaid.OTHER
+
+    return (
+        Key("optimizer.name", key, TEXT, usual),
+        Key(
+            "optimizer.in_backward", key, TEXT, to=by_layer, back=NEVER,
+            note="layer-wise update frees each gradient at once",
+        ),
+        Fixed("optimizer.embeddings_32bit", Default(True, "the Trainer's override for nn.Embedding")),
+    )  # fmt: skip

@@ -48,9 +48,5 @@ _USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _untouched(field: str) -> Any:
-    return lambda job: not any(path.startswith(f"{field}.") for path in job.origins)
-
-
-USUAL = tuple(Fixed(field, value, when=_untouched(field)) for field, value in _USUAL.items())
+USUAL = tuple(Fixed(field, value) for field, value in _USUAL.items())
 """The last rows of a table: what a loop does where neither a key nor the tool says otherwise."""

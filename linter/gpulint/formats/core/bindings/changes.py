@@ -21,19 +21,23 @@ def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | N
     """The change for people, in the format's keys; None where it cannot say it."""
     wanted = wanted_keys(table, reading, changes)
     if wanted:
-        return spoken(table.named(reading, wanted))
+        null = "null" if table.nulls else None
+        named = table.named(reading, wanted)
+        return spoken({key: null if value is None else value for key, value in named.items()})
     return spoken(table.told(reading, changes)) if table.told is not None else None
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
     """The edits that make the change; None where the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(table, reading, changes))
+    return edits_of(reading.config, wanted_keys(table, reading, changes), nulls=table.nulls)
 
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
     """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
     if table.refuses is not None and table.refuses(reading, changes):
         return None
+    if table.brings is not None:
+        changes = {**table.brings(reading, changes), **changes}
     wanted: Keys = {}
     zero = {path: value for path, value in changes.items() if path.startswith(ZERO)} if table.zero else {}
     if table.zero and zero:

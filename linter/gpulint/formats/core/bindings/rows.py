@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEAVE", "NEVER", "Assumed", "Condition", "Default", "Derived", "Fixed", "Key", "Rest", "Row", "Say", "SayAll",
-    "Source", "Step", "Table", "Written", "among", "only", "within",
+    "Source", "Step", "Table", "Written", "among", "only", "renamed", "says_as_is",
+    "within",
 ]  # fmt: skip
 
 Condition = Callable[["Job"], bool]
@@ -114,8 +115,7 @@ class Key(Bound):
             if value is not LEAVE:
                 reader.put(self.field, value, answer.given)
                 return
-        if self.default is not LEAVE:
-            reader.put(self.field, _source(self.default, reader))
+        _put(reader, self.field, self.default)
 
     def _read(self, reader: Reader, answer: Answer, given: Given) -> Any:
         """What a key that is there says; LEAVE for what holds of an absent one."""
@@ -157,9 +157,13 @@ class Fixed(Bound):
         """Set the field, unless a row before it has set it."""
         if reader.has_set(self.field) or (self.when is not None and not self.when(reader.job)):
             return
-        source = _source(self.source, reader)
-        if source is not LEAVE:
-            reader.put(self.field, source)
+        _put(reader, self.field, self.source)
+
+
+def _put(reader: Reader, field: str, stated: Any) -> None:
+    source = _source(stated, reader)
+    if source is not LEAVE:
+        reader.put(field, source)
 
 
 def _source(stated: Any, reader: Reader) -> Any:
@@ -178,6 +182,11 @@ SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
 """The keys for several fields of a change."""
 
 
+def says_as_is(key: str) -> Say:
+    """The value of a field under a key, whether or not the job reads it."""
+    return lambda _reading, value: {key: value}
+
+
 def _spelled_as_is(_reading: Reading, key: str) -> str:
     return key
 
@@ -193,9 +202,11 @@ class Table:
     says      Job field -> the keys to write, where that is more than one row: wins over rows
     together  Job fields -> the same for all that a change says of them: a method, and what is quantised for it
     total     the key of the rows of one step of all ranks, where accumulation is what that leaves over
+    brings    further Job fields that a change brings along; those of the change itself win
     ignored   Job fields that follow from others of a change
     zero      the keys for all that a change says of ZeRO together
     refuses   whether the tool's own checks would refuse the file after a change
+    nulls     whether null takes a key back, where the syntax has one
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
     told      the same of a change that takes more than edits of the file: another recipe
@@ -205,9 +216,11 @@ class Table:
     says: Mapping[str, Say] = field(default_factory=dict)
     together: Mapping[tuple[str, ...], SayAll] = field(default_factory=dict)
     total: str = ""
+    brings: Callable[[Reading, dict[str, Any]], dict[str, Any]] | None = None
     ignored: frozenset[str] = frozenset()
     zero: SayAll | None = None
     refuses: Callable[[Reading, dict[str, Any]], bool] | None = None
+    nulls: bool = False
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
     told: SayAll | None = None
@@ -233,6 +246,16 @@ def within(section: str, *rows: Row) -> tuple[Row, ...]:
 def among(*values: Any) -> dict[Any, Any]:
     """The `back` of a row whose kind has words for more values than a change may write."""
     return {value: value for value in values}
+
+
+def renamed(names: Mapping[str, tuple[str, ...]], *rows: Row) -> tuple[Row, ...]:
+    """The rows under another tool's keys: `names` has those that stand for a key of theirs, best first."""
+    return tuple(
+        replace(row, keys=tuple(key for name in row.names for key in names.get(name, ())))
+        if isinstance(row, Key)
+        else row
+        for row in rows
+    )
 
 
 def _conditioned(condition: Condition, row: Row) -> Row:

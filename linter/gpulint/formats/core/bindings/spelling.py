@@ -127,14 +127,30 @@ def optimizer(
     return replace(kind, read=read)
 
 
-def attention(*, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None) -> Kind:
-    """An attention kernel."""
-    return _kind("an attention kernel", ATTENTION, refuses, own, written)
+def attention(
+    *, refuses: Collection[str] = (), own: Table | None = None, written: Table | None = None, any_other: bool = False
+) -> Kind:
+    """An attention kernel; `any_other`: one that is not known by its own name, which on the hub may have a revision."""
+    kind = _kind("an attention kernel", ATTENTION, refuses, own, written)
+    if not any_other:
+        return kind
+
+    def read(value: Any) -> Any:
+        name = value.split("@", 1)[0].split(":", 1)[0].strip() if isinstance(value, str) else value
+        found = kind.read(name)
+        return name if found is Unsaid.OTHER else found
+
+    def write(value: Any) -> Any:
+        said = kind.write(value)
+        return value if isinstance(value, str) and said is Unsaid.OTHER else said
+
+    return replace(kind, read=read, write=write)
 
 
 def schedule(*, refuses: Collection[str] = (), own: Table | None = None) -> Kind:
-    """A pipeline schedule."""
-    return _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    """A pipeline schedule, with underscores in its name or not."""
+    kind = _kind("a pipeline schedule", SCHEDULES, refuses, own, None)
+    return replace(kind, read=lambda value: kind.read(value.replace("_", "") if isinstance(value, str) else value))
 
 
 def _kind(name: str, table: Table, refuses: Collection[str], own: Table | None, written: Table | None) -> Kind:

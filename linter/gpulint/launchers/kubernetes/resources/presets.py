@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from functools import cache
 from typing import Any
+
+from ....source.tables import read_table
 
 
 @cache
 def table(name: str) -> dict[str, Any]:
     """The table of `presets_<name>.json`."""
-    with open(os.path.join(os.path.dirname(__file__), f"presets_{name}.json"), encoding="utf-8") as file:
-        rows: dict[str, Any] = json.load(file)
-    return rows
+    return read_table(__file__, f"presets_{name}.json")

@@ -1,0 +1,1 @@
+"""Whether the tests fail when the code is wrong: mutants that are kept, and random ones."""
