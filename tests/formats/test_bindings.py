@@ -32,6 +32,7 @@ from gpulint.formats.core.bindings.spelling import DTYPE, PREFIXED, SHORT, atten
 from gpulint.formats.core.format import Format, Project
 from gpulint.formats.core.keys import load, object_shape
 from gpulint.formats.core.registry import FORMAT_NAMES, find
+from gpulint.formats.core.sections import Sections
 from gpulint.job.job import Adapter, Hardware, Job, Rl
 from gpulint.source.edit.edit import apply
 from gpulint.source.read import parse
@@ -60,6 +61,19 @@ WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activatio
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
+    "accelerate": {
+        "fsdp_config.offload", "fsdp_config.cpu_offload", "fsdp_config.mixed_precision_policy",
+        "fsdp_config.mixed_precision", "fsdp_config.transformer_cls_names_to_wrap",
+    },
+    "hf_trainer": {
+        "block_size", "data_max_length", "do_lora", "enable_lora", "enable_peft", "exclude_modules", "freeze_encoder",
+        "lora", "lora_enable", "lora_exclude_modules", "lora_rank", "lora_target", "max_duration_in_seconds",
+        "max_seq_len", "max_sequence_length", "max_source_length", "model_id", "model_max_len", "model_max_length",
+        "model_name", "modules_to_save", "num_labels", "pad_to_max_length", "peft_method", "r", "seq_length",
+        "sequence_length", "target_modules", "target_parameters", "task_name", "train_mode", "use_8bit_optimizer",
+        "use_backbone_lora", "use_flash_attention_2", "use_flash_attn", "use_llm_lora", "use_lora", "use_peft_lora",
+        "use_qlora", "use_reentrant",
+    },
     "megatron": {"moe_expert_parallel_size", "deepspeed_activation_checkpointing"},
     "ms_swift": {"batch_size", "use_flash_attn"},
     "megatron_bridge": {"dataset.pack_sequences_in_batch"},
@@ -72,7 +86,7 @@ NOT_IN_SCHEMA = {
     },
 }  # fmt: skip
 """Keys that launchers give (arguments without a flag, Truss's engine builder), that a fork has (Megatron-DeepSpeed),
-that are passed on to another tool (SGLang), and that upstream has no more.
+that are passed on to another tool (SGLang), that other programs around a trainer have, and that upstream has no more.
 """
 
 
@@ -272,6 +286,20 @@ def test_what_a_shipped_config_says_is_a_default():
     assert origin(reader, "micro_batch_size") == (5, "default", "default of tool 1.2")
 
 
+def test_rows_say_anew_what_another_tool_has_set():
+    outer = read("model: m\n", Fixed("micro_batch_size", 3), Fixed("compile", False))
+    document = parse("inner: {batch: 5}\n", "d.yaml", "yaml")
+    inner = Reader.over(outer, document, Sections(document.root.get("inner"), "inner"), "other 2.0")
+    inner.bind([
+        Key("micro_batch_size", "batch", POSITIVE, 7), Key("micro_batch_size", "rows", POSITIVE, 11),
+        Key("compile", "compile", FLAG), Fixed("padded", lambda _: LEAVE),
+    ])  # fmt: skip
+    assert origin(outer, "micro_batch_size") == (5, "file", "")
+    assert outer.job.origins["micro_batch_size"][2:4] == ("d.yaml", "inner.batch")
+    assert origin(outer, "compile") == (False, "default", "default of tool 1.2")
+    assert "padded" not in outer.job.origins
+
+
 def test_a_default_by_release():
     default = by_release([ReleaseDefault("tool", "head", "columns", "head.py", until="0.5")], "head", "blocks")
 
@@ -295,7 +323,10 @@ FLAGS = Table(
         Key("activation_checkpointing", "offload", FLAG, to={True: "offload"}),
         Key("activation_checkpointing", "checkpointing", FLAG, "none", {True: "full", False: "none"}),
         Key("compile", "compile", FLAG, back=NEVER),
+        Key("padded", "padded", FLAG),
+        Key("packing", "packing", FLAG),
     ),
+    says={"padded": lambda *_: LEAVE, "packing": lambda *_: None},
     total="rows",
 )  # fmt: skip
 
@@ -306,7 +337,7 @@ def bound(document, project):
     return reader.reading
 
 
-FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
+FORM = Format.of_table("x", "x", "tool 1.2", bound, FLAGS)
 
 
 @pytest.mark.parametrize(
@@ -321,6 +352,8 @@ FORM = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, FLAGS)
         ("offload: true\ncheckpointing: true\n", {"activation_checkpointing": "full"}, "checkpointing: true\n"),
         ("offload: false\nb: 1\n", {"activation_checkpointing": "offload"}, "offload: true\nb: 1\n"),
         ("compile: true\n", {"compile": False}, None),
+        ("padded: false\npacking: no\n", {"padded": True}, "padded: true\npacking: no\n"),
+        ("padded: false\npacking: no\n", {"packing": True}, None),
         ("batch: 2\n", {"attention": "eager"}, None),
         ("batch: 2\n", {"micro_batch_size": 3, "attention": "eager"}, None),
         ("batch: 3\nrows: 7\n", {"gradient_accumulation_steps": 5}, "batch: 3\nrows: 15\n"),
@@ -348,7 +381,7 @@ def test_fields_that_a_change_brings_along_and_nulls(syntax, text, after):
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse(text, f"c.{syntax}", syntax), PROJECT)
     assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3, rows: null"
     assert apply(text, form.edits(reading, {"micro_batch_size": 3})) == after
@@ -373,7 +406,7 @@ def test_fields_that_are_said_together_what_the_tool_refuses_and_what_is_told_th
         reader.bind(table.rows)
         return reader.reading
 
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, read_it, table)
+    form = Format.of_table("x", "x", "tool 1.2", read_it, table)
     reading = form.read(parse("length: 9\nlora_alpha: 3\n", "c.yaml", "yaml"), PROJECT)
     assert form.describe(reading, {"method": "lora", "adapter.r": 67}) == "lora: 67, no lora_alpha"
     assert form.describe(reading, {"method": "lora", "sequence_length": 5}) == "lora: 16, length: 5, no lora_alpha"
@@ -386,6 +419,23 @@ def test_a_switch_that_is_on():
     reader = read("a: false\nb: yes\nc: [1]\n")
     assert reader.on("b").key == "b"
     assert (reader.on("a", "b"), reader.on("c"), reader.on("d")) == (None, None, None)
+
+
+def test_another_file_says_a_part_of_a_change():
+    other = parse("batch: 2\n", "dir/other.yaml", "yaml")
+
+    def elsewhere(_reading, changes):
+        rest = {path: value for path, value in changes.items() if path != "micro_batch_size"}
+        return (other, {"batch": changes["micro_batch_size"]}, rest) if len(rest) < len(changes) else None
+
+    table = dataclasses.replace(FLAGS, elsewhere=elsewhere)
+    form = Format.of_table("x", "x", "tool 1.2", bound, table)
+    reading = form.read(parse("max_seq: 9\n", "c.yaml", "yaml"), PROJECT)
+    both = {"sequence_length": 67, "micro_batch_size": 3}
+    assert form.describe(reading, both) == "max_seq: 67; batch: 3 in other.yaml"
+    assert [edit.path for edit in form.edits(reading, both)] == ["c.yaml", "dir/other.yaml"]
+    assert form.describe(reading, {"micro_batch_size": 3}) == "batch: 3 in other.yaml"
+    assert form.describe(reading, {"attention": "eager", "micro_batch_size": 3}) is None
 
 
 # kinds and spellings

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from gpulint.formats.core.format import JobBuilder
-from gpulint.formats.deepspeed.format import AutoValues, apply
+from gpulint.formats.deepspeed.config import apply
+from gpulint.formats.deepspeed.values import AutoValues
 from gpulint.job.job import Adapter, Zero
 from gpulint.source.read import parse
 

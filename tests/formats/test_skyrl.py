@@ -77,6 +77,22 @@ def test_tokens_fill_a_micro_batch():
     assert job(GRPO.replace("  max_prompt", "  max_tokens_per_microbatch: 3072\n  max_prompt")).micro_batch_size == 2
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("max_tokens_per_microbatch: 4608", ["max_tokens_per_microbatch: 3072", "per_gpu: 4"]),
+        ("max_tokens_per_microbatch: null", ["max_tokens_per_microbatch: null", "per_gpu: 2"]),
+    ],
+)
+def test_micro_batches_are_changed_where_they_are_said(bench, said, written):
+    """Of two keys the first wins; one that says nothing is no place."""
+    text, found = bench("skyrl").change(
+        GRPO.replace("  max_prompt", f"  {said}\n  max_prompt"), {"micro_batch_size": 2}
+    )
+    assert found.micro_batch_size == 2
+    assert all(part in text for part in written)
+
+
 def test_a_critic_is_elsewhere_while_the_policy_trains():
     found = job(GRPO.replace("advantage_estimator: grpo", "advantage_estimator: gae"))
     assert (found.objective, found.rl.value_model, found.rl.reward_model) == ("ppo", "apart", "none")

@@ -52,7 +52,7 @@ def wrapped(rows: Sequence[Sequence[str]], widths: Sequence[int], room: int, *, 
         made.add_row(*(Text.from_ansi(cell) if "\x1b" in cell else Text(cell) for cell in row))
     coloured = any("\x1b" in cell for row in rows for cell in row)
     console = Console(
-        file=out, width=room - indent, color_system="standard" if coloured else None, force_terminal=coloured,
+        file=out, width=room - indent + GAP, color_system="standard" if coloured else None, force_terminal=coloured,
         legacy_windows=False, _environ={},
     )  # fmt: skip
     console.print(made, end="")
@@ -63,7 +63,7 @@ def wrapped(rows: Sequence[Sequence[str]], widths: Sequence[int], room: int, *, 
 def _columns(widths: Sequence[int], *, names_fit: bool) -> Table:
     from rich.table import Table
 
-    made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+    made = Table(box=None, show_header=False, padding=(0, GAP, 0, 0))  # the last gap is stripped
     for number, width in enumerate(widths):
         made.add_column(width=width or None, overflow="fold", no_wrap=names_fit and not number and not width)
     return made

@@ -9,115 +9,72 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...job.job import Fsdp
-from ..core.arguments import Arguments
-from ..core.format import Format, JobBuilder, Reading
+from ..core.bindings.kinds import POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Derived, Fixed
+from ..core.format import Format
 from ..core.keys import key_problems
+from ..core.sections import Sections
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.values import AutoValues
-from ..hf_trainer.fsdp import Section, apply_fsdp
-from .edits import describe, edits
-from .sections import UPSTREAM, fsdp_defaults, set_degrees, set_file, set_init, set_own
+from .sections import NAME, TABLE, UPSTREAM, set_deepspeed, set_degrees, set_fsdp
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ..core.format import Project
-
-NAME = "accelerate"
-
-_COMPANIONS = frozenset(
-    {
-        "num_processes", "num_machines", "mixed_precision", "machine_rank", "use_cpu", "main_training_function",
-        "deepspeed_config", "fsdp_config", "rdzv_backend", "main_process_port", "gpu_ids", "iam_role_name",
-    }
-)  # fmt: skip
-"""Keys of which an accelerate config has some beside `compute_environment` or `distributed_type`."""
+    from ..core.format import Project, Reading
 
 _WITHOUT_GPUS = frozenset({"XLA", "TPU", "MULTI_CPU", "MULTI_NPU", "MULTI_MLU", "MULTI_XPU", "MULTI_HPU"})
 """`distributed_type` values that run on something else."""
 
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
-"""`mixed_precision` -> the 16-bit dtype it works with (fp8 keeps bf16 autocast around its kernels)."""
-
-
-def recognise(document: Document) -> bool:
-    """`distributed_type` or `compute_environment` beside other keys of accelerate."""
-    keys = set(document.root.keys())
-    return bool(keys & {"distributed_type", "compute_environment"}) and bool(keys & _COMPANIONS)
-
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of an accelerate config: processes, precision, ZeRO or FSDP; no model."""
-    builder = JobBuilder(document, UPSTREAM)
-    reading = Reading(NAME, UPSTREAM, document, builder.job, {}, key_problems(document, NAME))
-    keys = Arguments(document.root)
-    kind = keys.text("distributed_type")
-    distributed = kind.value if kind else "NO"
-    builder.derived("kind", "training", "an accelerate config")
-    _set_hardware(builder, keys, project, distributed)
-    precision = keys.text("mixed_precision")
-    dtype = _DTYPES.get(precision.value.lower()) if precision else None
-    if precision:
-        builder.from_entry("precision.autocast", dtype, precision.entry, precision.key)
-    else:
-        builder.default("precision.autocast", None)
-    if distributed == "DEEPSPEED":
-        _set_deepspeed(reading, builder, keys, project, dtype)
-    elif distributed == "FSDP":
-        section = keys.raw("fsdp_config")
-        node = section.entry.value if section is not None and section.entry.value.is_mapping else None
-        container = section or kind
-        assert container is not None
-        builder.from_entry("parallelism.fsdp", Fsdp(), container.entry, container.key)
-        word = precision.value.lower() if precision else "no"
-        apply_fsdp(builder, Section(node, "fsdp_config"), fsdp_defaults(project.versions), word)
-    set_degrees(builder, keys)
-    return reading
+    keys = Sections(document.root)
+    reader = Reader(document, project, NAME, UPSTREAM, keys=keys)
+    reader.reading.problems = key_problems(document, NAME)
+    kind = reader.value(TEXT, "distributed_type", default="NO")
+    reader.bind((Fixed("kind", Derived("training", "an accelerate config")), _set_gpus, TABLE.rows[0]))
+    if kind == "DEEPSPEED":
+        _set_deepspeed(reader, keys)
+    elif kind == "FSDP":
+        reader.set("parallelism.fsdp", keys.raw("fsdp_config", "distributed_type"), Fsdp())
+        precision = keys.text("mixed_precision")
+        set_fsdp(reader, keys, project.versions, precision.value.lower() if precision else "no")
+    set_degrees(reader, keys)
+    return reader.reading
 
 
-def _set_hardware(builder: JobBuilder, keys: Arguments, project: Project, distributed: str) -> None:
+def _set_gpus(reader: Reader) -> None:
     """`num_processes` counts all machines' processes, one a GPU; `distributed_type: NO` runs one."""
-    machines = keys.integer("num_machines", least=1)
-    processes = keys.integer("num_processes", least=1)
-    if distributed in _WITHOUT_GPUS or keys.is_on("use_cpu"):
+    machines, processes = reader.given(POSITIVE, "num_machines"), reader.given(POSITIVE, "num_processes")
+    written, kind = reader.keys.raw("distributed_type"), reader.value(TEXT, "distributed_type", default="NO")
+    if kind in _WITHOUT_GPUS or reader.keys.is_on("use_cpu"):
         return
     stated = None
     if processes:
         stated = Stated(processes.value, processes.entry, processes.key, "one process a GPU")
-    elif distributed == "NO" and (kind := keys.raw("distributed_type")) is not None:
-        stated = Stated(1, kind.entry, kind.key, "not distributed")
-    set_hardware(builder, project, stated, sharded=distributed != "NO")
-    if project.nodes is None and machines:
-        builder.from_entry("hardware.nodes", machines.value, machines.entry, machines.key)
+    elif written and kind == "NO":
+        stated = Stated(1, written.entry, written.key, "not distributed")
+    set_hardware(reader, reader.project, stated, sharded=kind != "NO")
+    if reader.project.nodes is None and machines:
+        reader.set("hardware.nodes", machines)
 
 
-def _set_deepspeed(reading: Reading, builder: JobBuilder, keys: Arguments, project: Project, dtype: str | None) -> None:
-    job = builder.job
+def _set_deepspeed(reader: Reader, keys: Sections) -> None:
+    """ZeRO, and what DeepSpeed does with accelerate's precision where accelerate makes its config."""
+    job, dtype = reader.job, reader.job.precision.autocast
     origin = job.origins.get("hardware.gpus")
-    values = AutoValues(
-        client="accelerate",
-        world_size=job.hardware.gpus if origin is not None and origin.kind != "assumed" else None,
-        bf16=dtype == "bfloat16",
-        fp16=dtype == "float16",
-    )
-    section = keys.mapping("deepspeed_config")
-    file = section.text("deepspeed_config_file")
-    if file and file.value.lower() != "none":
-        set_file(reading, builder, keys, section, file, project, values)
-        set_init(builder, section, project.versions)
+    world = job.hardware.gpus if origin is not None and origin.kind != "assumed" else None
+    values = AutoValues("accelerate", world_size=world, bf16=dtype == "bfloat16", fp16=dtype == "float16")
+    if set_deepspeed(reader, keys, reader.reading, reader.project, values):
         return
-    set_own(builder, keys, section, values)
-    set_init(builder, section, project.versions)
-    steps = section.integer("gradient_accumulation_steps", least=1)
+    steps = reader.given(POSITIVE, "deepspeed_config.gradient_accumulation_steps")
     if steps:
-        builder.from_entry("gradient_accumulation_steps", steps.value, steps.entry, steps.key)
+        reader.set("gradient_accumulation_steps", steps)
     precision = keys.raw("mixed_precision")
-    if dtype and precision is not None:
-        for field, value in (
-            ("weights.dtype", dtype),
-            ("precision.autocast", None),
-            ("precision.master_weights", True),
-        ):
-            builder.from_entry(field, value, precision.entry, precision.key, "DeepSpeed casts every parameter to it")
+    fields = {"weights.dtype": dtype, "precision.autocast": None, "precision.master_weights": True}
+    for field, value in fields.items() if dtype else ():
+        reader.set(field, precision, value, "DeepSpeed casts every parameter to it")
 
 
-FORMAT = Format(NAME, "accelerate launch config", UPSTREAM, recognise, read, describe, edits, "`num_processes`")
+FORMAT = Format.of_table(NAME, "accelerate launch config", UPSTREAM, read, TABLE, "`num_processes`")

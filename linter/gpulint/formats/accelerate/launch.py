@@ -17,12 +17,14 @@ from ...job.origin import Origin
 from ...source.node import Entry, Node
 from ..core import references
 from ..core.arguments import Arguments, Given
+from ..core.bindings.kinds import Unsaid
+from ..core.bindings.spelling import MIXED_PRECISION
 from ..core.format import Problem
 from ..core.keys import load
 from ..core.placeholders import is_blank
+from ..core.sections import Sections
 from ..core.world_size import Stated
-from ..hf_trainer.fsdp import Section, apply_fsdp
-from .sections import fsdp_defaults, set_degrees, set_file, set_init, set_own
+from .sections import UPSTREAM, deepspeed_file, set_deepspeed, set_degrees, set_fsdp
 from .shipped import shipped
 
 if TYPE_CHECKING:
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
     from ..deepspeed.values import AutoValues
 
     JsonObject = dict[str, Any]
-
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "bfloat16"}
-"""`mixed_precision` -> the 16-bit dtype it works with (fp8 keeps bf16 autocast around its kernels)."""
 
 _KINDS = (("use_deepspeed", "DEEPSPEED"), ("use_fsdp", "FSDP"), ("use_megatron_lm", "MEGATRON_LM"),
           ("multi_gpu", "MULTI_GPU"))  # fmt: skip
@@ -64,7 +63,7 @@ class AccelerateLaunch:
         self.path = reading.config.path
         base = self.document.root if self.document is not None and self.document.roots else None
         self.root = _merged(base, options)
-        self.keys = Arguments(self.root)
+        self.keys = Sections(self.root)
 
     def _file(self) -> Document | None:
         given = self.given
@@ -118,7 +117,7 @@ class AccelerateLaunch:
     def precision(self) -> Given | None:
         """`mixed_precision`, where it is one."""
         given = self.keys.text("mixed_precision")
-        return given if given and given.value.lower() in DTYPES else None
+        return given if given and not isinstance(MIXED_PRECISION.read(given.value), Unsaid) else None
 
     @property
     def stated(self) -> Stated | None:
@@ -139,14 +138,13 @@ class AccelerateLaunch:
         """The ZeRO stage that it runs; None without DeepSpeed, or where its file is not known."""
         if self.kind != "DEEPSPEED":
             return None
-        section = self.keys.mapping("deepspeed_config")
-        file = section.text("deepspeed_config_file")
-        if file and file.value.lower() != "none":
+        file = deepspeed_file(self.keys)
+        if file:
             found = references.find(file.value, file.entry.key.path or self.path, self.project)
             entry = found.document.root.find("zero_optimization.stage") if found.document else None
             hint = references.hint_from_name(file.value).stage
             return entry.value.value if entry is not None and isinstance(entry.value.value, int) else hint
-        stage = section.integer("zero_stage", least=0)
+        stage = self.keys.integer("deepspeed_config.zero_stage", least=0)
         return stage.value if stage else 2
 
     def apply(self, builder: JobBuilder, values: AutoValues, word: str) -> None:
@@ -160,9 +158,7 @@ class AccelerateLaunch:
             builder.default("parallelism.fsdp", None)
             self._deepspeed(builder, values)
         elif self.kind == "FSDP":
-            config = self.root.get("fsdp_config")
-            node = config if config is not None and config.is_mapping else None
-            apply_fsdp(builder, Section(node, "fsdp_config"), fsdp_defaults(self.project.versions), word)
+            set_fsdp(builder, self.keys, self.project.versions, word)
         set_degrees(builder, self.keys)
         self._set_compile(builder)
         self._set_float8(builder)
@@ -177,16 +173,11 @@ class AccelerateLaunch:
         before = dict(builder.job.origins)
         if guess is None:
             builder.job.unstated.append("parallelism.zero.stage")
-        keys = Arguments(references.plain_node(guess or {}))
+        keys = Sections(references.plain_node(guess or {}))
         if "deepspeed_config" in keys:
-            set_own(builder, keys, keys.mapping("deepspeed_config"), values)
+            set_deepspeed(builder, keys, self.reading, self.project, values)
         elif "fsdp_config" in keys:
-            apply_fsdp(
-                builder,
-                Section(keys.entries["fsdp_config"].value, "fsdp_config"),
-                fsdp_defaults(self.project.versions),
-                word,
-            )
+            set_fsdp(builder, keys, self.project.versions, word)
         where = "is filled in when the job starts" if is_blank(self.given.value) else "is not here"
         note = f"{self.given.value} {where}; {words} stands in"
         for path, origin in builder.job.origins.items():
@@ -196,22 +187,16 @@ class AccelerateLaunch:
             builder.assumed("parallelism.zero", None, note)
 
     def _deepspeed(self, builder: JobBuilder, values: AutoValues) -> None:
-        section = self.keys.mapping("deepspeed_config")
-        file = section.text("deepspeed_config_file")
-        if file and file.value.lower() != "none":
-            set_file(self.reading, builder, self.keys, section, file, self.project, values, self.file_path)
-            set_init(builder, section, self.project.versions)
+        if set_deepspeed(builder, self.keys, self.reading, self.project, values, self.file_path):
             return
-        set_own(builder, self.keys, section, values)
-        set_init(builder, section, self.project.versions)
-        steps = section.integer("gradient_accumulation_steps", least=1)
+        steps = self.keys.integer("deepspeed_config.gradient_accumulation_steps", least=1)
         ours = values.gradient_accumulation_steps
         if steps and values.client == "transformers" and ours and steps.value != ours:
             words = {
                 "value": str(steps.value),
                 "other": f"gradient_accumulation_steps: {ours}",
                 "message": "Transformers refuses a DeepSpeed config that differs from the training arguments",
-                "upstream": "accelerate 1.15.0",
+                "upstream": UPSTREAM,
             }
             self.reading.problems.append(
                 Problem("contradiction", steps.key, steps.entry.value.span, words, steps.entry.key.path)
@@ -227,14 +212,14 @@ class AccelerateLaunch:
         self.reading.problems.append(Problem("overruled", given.key, given.entry.value.span, words, place))
 
     def _set_compile(self, builder: JobBuilder) -> None:
-        backend = self.keys.mapping("dynamo_config").text("dynamo_backend")
+        backend = self.keys.text("dynamo_config.dynamo_backend")
         if backend and backend.value.lower() not in ("no", "none") and not builder.job.compile:
             builder.from_entry("compile", True, backend.entry, backend.key)
 
     def _set_float8(self, builder: JobBuilder) -> None:
         """`mixed_precision: fp8`, where the training runs in what accelerate was told: torchao unless TE is named."""
         given, origin = self.precision, builder.job.origins.get("precision.autocast")
-        told = self.keys.mapping("fp8_config").text("backend", "fp8_backend")
+        told = self.keys.text("fp8_config.backend", "fp8_config.fp8_backend")
         if given and given.value.lower() == "fp8" and origin is not None and origin.span == given.entry.value.span:
             engine = told is not None and told.value.lower() == "te"
             builder.from_entry("precision.compute", "float8-te" if engine else "float8", given.entry, given.key)

@@ -22,12 +22,12 @@ from ..core.references import plain_document
 from ..core.releases import released
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
-from ..hf_trainer import trl
-from ..hf_trainer.peft_arguments import set_adapter, set_dtype, set_method, set_quantization
+from ..hf_trainer.peft_arguments import ADAPTER, METHOD, WEIGHTS, set_quantization
 from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.trainer_profiles import flavour
-from ..hf_trainer.trainer_reader import TrainerReader, as_step, run_of
+from ..hf_trainer.trainer_reader import TrainerReader, run_of, trainer_rows
 from ..hf_trainer.training_arguments import set_evaluation
+from ..hf_trainer.trl import LENGTHS, RL
 from ..hf_trainer.unsloth import set_unsloth
 from .parameters import LANGUAGE, NAME, Parameters, task_of, translated, usual
 
@@ -62,14 +62,6 @@ _BACKENDS = {
 """`backend` (backends/base.py AVAILABLE_HARDWARE) -> GPU and count; `local` is whatever the machine has."""
 
 
-def recognise(document: Document) -> bool:
-    """A YAML file with a `task`, a `base_model` and a `backend` or `data` section of AutoTrain's."""
-    keys = set(document.root.keys())
-    if document.syntax != "yaml" or not {"task", "base_model"} <= keys:
-        return False
-    return bool(keys & {"backend", "project_name"}) and bool(keys & {"data", "params"})
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a task that trains a language model. Raises NoJobError for the others."""
     keys = Parameters(document)
@@ -88,8 +80,8 @@ def read(document: Document, project: Project) -> Reading:
 
 
 def _set_method(reader: Reader) -> None:
-    set_method(run_of(reader))
-    if reader.job.method == "full" and "use_peft" not in run_of(reader).arguments:
+    run_of(reader).bind(METHOD)
+    if reader.job.method == "full" and "use_peft" not in run_of(reader).keys:
         reader.default("method", "full", "peft false")
 
 
@@ -120,11 +112,11 @@ def _packs(reader: Reader) -> Derived:
 def _set_rl(reader: Reader) -> None:
     """The reference of DPO: a copy of the model that TRL makes, or `model_ref`; with PEFT none."""
     run, job = run_of(reader), reader.job
-    trl.set_rl(reader, run.arguments, run.defaults, job.objective)
+    run.bind(RL)
     named = reader.given(TEXT, "params.model_ref")
     if job.objective == "dpo" and named and job.method == "full":
         reader.set("rl.reference_model", named, True, "a second model")
-    trl.set_lengths(reader, run.arguments, run.defaults, job.objective)
+    run.bind(LENGTHS)
 
 
 def _set_evaluation(reader: Reader) -> None:
@@ -249,10 +241,10 @@ TABLE = Table(
             ),
             Fixed("precision.master_weights", False),
             Fixed("precision.gradients", Derived(None, "gradients have the dtype of their weight")),
-            as_step(set_dtype),
+            trainer_rows(*WEIGHTS),
             _set_method,
-            as_step(set_quantization),
-            as_step(set_adapter),
+            trainer_rows(set_quantization),
+            trainer_rows(*ADAPTER),
             *optimizer("optimizer", "adamw_torch"),
             Key(
                 "activation_checkpointing", "disable_gradient_checkpointing", FLAG, by_program("checkpointing"),
@@ -284,4 +276,4 @@ TABLE = Table(
     spelled=_spelled,
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "AutoTrain config", UPSTREAM, recognise, read, TABLE, "`backend`")
+FORMAT = Format.of_table(NAME, "AutoTrain config", UPSTREAM, read, TABLE, "`backend`")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
-from ..core.bindings.changes import wanted_keys
+from ..accelerate.elsewhere import sharded_elsewhere
 from ..core.bindings.kinds import TEXT
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, says_as_is
 from ..core.format import Format, Problem, Reading
 from ..core.keys import key_problems
-from ..hf_trainer.launch_edits import writer
 from ..hf_trainer.placeholder_keys import settle
 from . import parallel
 from .adapter import METHOD, method_keys, set_kernels
@@ -33,28 +32,11 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..core.format import Project
 
-_COMPANIONS = frozenset(
-    {
-        "datasets", "pretraining_dataset", "sequence_len", "micro_batch_size", "adapter", "load_in_4bit",
-        "load_in_8bit", "sample_packing", "tokenizer_type", "rl",
-    }
-)  # fmt: skip
-"""Keys of which an axolotl config has some beside `base_model`."""
-
-_OTHERS = frozenset({"model_name_or_path", "merge_method", "models", "slices", "apiVersion"})
-"""Keys of other tools that also write `base_model` (mergekit, Kubernetes)."""
-
 VERSIONS = {
     "axolotl": "0.19.0", "transformers": "5.16.1", "torch": "2.11.0", "peft": "0.20.0", "trl": "1.9.0",
     "accelerate": "1.13.0",
 }  # fmt: skip
 """axolotl and what it pins (pyproject.toml); torch is the oldest it takes."""
-
-
-def recognise(document: Document) -> bool:
-    """YAML with `base_model` and some of axolotl's training keys."""
-    keys = set(document.root.keys())
-    return "base_model" in keys and bool(keys & _COMPANIONS) and not keys & _OTHERS and document.syntax != "toml"
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -151,11 +133,10 @@ TABLE = Table(
     },
     zero=parallel.zero,
     refuses=parallel.is_refused,
+    elsewhere=sharded_elsewhere(),
 )
 
-describe, edits = writer(lambda reading, changes: wanted_keys(TABLE, reading, changes))
-
-FORMAT = Format(
-    NAME, "axolotl config", UPSTREAM, recognise, read, describe, edits,
-    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file", table=TABLE,
+FORMAT = Format.of_table(
+    NAME, "axolotl config", UPSTREAM, read, TABLE,
+    "product of `dp_shard_size` and the other degrees, or `ray_num_workers`; else not in the file",
 )  # fmt: skip

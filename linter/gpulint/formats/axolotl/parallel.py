@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ...job.job import Fsdp
 from ...upstream.axolotl import SHARDS_PACKED
 from ..accelerate.launch import launch_of
+from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
+from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, integer
 from ..core.bindings.rows import NEVER, Derived, Fixed, Key
-from ..core.key_changes import ZERO, chooses_file, inline_deepspeed, zero_keys
+from ..core.key_changes import ZERO
 from ..core.keys import load
 from ..core.model_facts import hidden_size
 from ..core.placeholders import is_blank
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..hf_trainer.sharding import WORDS
 
 if TYPE_CHECKING:
@@ -151,14 +152,12 @@ _OWN_FSDP = (
     _set_shards,
 )  # fmt: skip
 
-_STRATEGIES = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard")
-
 
 def _set_words(reader: Reader, legacy: Given) -> None:
     """The words of the old `fsdp` list; `fsdp_config` says more and wins (`_apply_legacy_fsdp_to_config`)."""
     raw, origins = legacy.value, reader.job.origins
     for word in (str(word).lower() for word in (raw if isinstance(raw, list) else str(raw).split())):
-        if word in _STRATEGIES and origins["parallelism.fsdp.sharding"].kind == "default":
+        if word in STRATEGIES and origins["parallelism.fsdp.sharding"].kind == "default":
             reader.set("parallelism.fsdp.sharding", legacy, word)
             reader.set("parallelism.fsdp.reshard_after_forward", legacy, word in ("full_shard", "hybrid_shard"))
         elif word == "offload" and origins["parallelism.fsdp.offload"].kind == "default":

@@ -45,13 +45,23 @@ class Arguments:
         return iter(self.entries)
 
     def raw(self, *names: str) -> Given | None:
-        """The first of `names` that the file has, whatever its value (null included)."""
+        """The first of `names` that the file has, whatever its value (null included).
+
+        A dotted name that is no key itself stands inside the mapping that its head names.
+        """
         for name in names:
             entry = self.entries.get(self._name(name))
             if entry is not None:
                 written = str(entry.key.value)
                 return Given(entry.value.plain(), entry, f"{self.prefix}.{written}" if self.prefix else written)
+            inside = self._inside(name)
+            if inside is not None:
+                return inside
         return None
+
+    def _inside(self, name: str) -> Given | None:
+        head, dot, rest = name.partition(".")
+        return self.mapping(head).raw(rest) if dot else None
 
     def blank(self, *names: str) -> Given | None:
         """The first of `names` that the file has, where another program fills its value in (`${BATCH}`)."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...source.document import Document
     from ...source.edit.replacement import Edit
-    from ...source.node import Entry, Node, Span
+    from ...source.node import Entry, Span
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
     Edits = Callable[["Reading", dict[str, Any]], list[Edit] | None]
@@ -104,7 +104,6 @@ class Rows(Protocol):
 class Format(NamedTuple):
     """A config format. Its module holds one of these as `FORMAT`.
 
-    recognise   whether a document is of this format (given its first root, a mapping)
     read        the Reading; raises SourceError where the file contradicts the format beyond use
     edits       the edits that make a Job change in this format's own words; None where it cannot say it
     describe    the same change in the format's words for people: "adapter: qlora, load_in_4bit: true"
@@ -116,7 +115,6 @@ class Format(NamedTuple):
     name: str
     title: str
     upstream: str
-    recognise: Callable[[Document], bool]
     read: Callable[[Document, Project], Reading]
     describe: Describe
     edits: Edits
@@ -130,7 +128,6 @@ class Format(NamedTuple):
         name: str,
         title: str,
         upstream: str,
-        recognise: Callable[[Document], bool],
         read: Callable[[Document, Project], Reading],
         table: Rows,
         hardware: str = "not in the file",
@@ -147,7 +144,7 @@ class Format(NamedTuple):
             made: list[Edit] | None = import_module(".bindings.changes", __package__).edits(table, reading, changes)
             return made
 
-        return cls(name, title, upstream, recognise, read, describe, edits, hardware, serves, table)
+        return cls(name, title, upstream, read, describe, edits, hardware, serves, table)
 
 
 class JobBuilder:
@@ -169,11 +166,6 @@ class JobBuilder:
         self.job.origins[path] = Origin(
             "file", note, entry.key.path or self.document.path, key, entry.value.span, entry.key.span
         )
-
-    def from_document(self, document: Document, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
-        """Set a field from a key of another file (a DeepSpeed JSON that the config names)."""
-        self._set(path, value)
-        self.job.origins[path] = Origin("file", note, document.path, key, entry.value.span, entry.key.span)
 
     def default(self, path: str, value: Any, note: str = "") -> None:
         """Set a field to the upstream default."""
@@ -201,26 +193,3 @@ class JobBuilder:
 
     def _set(self, path: str, value: Any) -> None:
         self.job.assign(path, value)
-
-
-def written_by(module: str) -> tuple[Describe, Edits]:
-    """`describe` and `edits` of a format of the module at that path below `formats`.
-
-    It is imported when a change is first asked for.
-    """
-
-    def describe(reading: Reading, changes: dict[str, Any]) -> str | None:
-        words: str | None = import_module(f"..{module}", __package__).describe(reading, changes)
-        return words
-
-    def edits(reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-        made: list[Edit] | None = import_module(f"..{module}", __package__).edits(reading, changes)
-        return made
-
-    return describe, edits
-
-
-def entry_value(node: Node | None, key: str) -> Any:
-    """The plain value at a dotted key, or None."""
-    entry = node.find(key) if node else None
-    return entry.value.plain() if entry else None

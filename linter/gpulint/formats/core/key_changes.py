@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...upstream.transformers import FSDP_PLUGIN_KEYS
-from ..deepspeed.zero import spelled
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -22,10 +21,6 @@ OFFLOADS = {
 }
 """Job field -> the section of a DeepSpeed config."""
 STAGE = f"{ZERO}stage"
-
-_OLD_OFFLOADS = {"offload_optimizer": "cpu_offload", "offload_param": "cpu_offload_param"}
-"""Section -> the old switch that DeepSpeed refuses beside it."""
-
 
 _REST = "…"
 """The key that stands for the rest of a mapping."""
@@ -109,51 +104,3 @@ def value_text(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(value_text(item) for item in value) + "]"
     return '""' if value == "" else str(value)
-
-
-def zero_keys(root: Node, prefix: str, changes: Keys) -> Keys | None:
-    """The ZeRO part of a change as keys of a DeepSpeed mapping that a file holds at `prefix`, "" for all of it."""
-    base = f"{prefix}.zero_optimization" if prefix else "zero_optimization"
-    section = root.find(base)
-    if section is None or not section.value.is_mapping:
-        return None
-    wanted: Keys = {}
-    for path, value in changes.items():
-        name = OFFLOADS.get(path)
-        key = spelled(section.value, path.removeprefix(ZERO))
-        if path == STAGE:
-            wanted[f"{base}.stage"] = value
-        elif name is not None and section.value.get(_OLD_OFFLOADS[name]) is None:
-            present, key = section.value.get(name), f"{base}.{name}"
-            held = present is not None and present.is_mapping
-            wanted |= {f"{key}.device": value} if held else {key: {"device": value, "pin_memory": True}}
-        elif name is None and key is not None and path.startswith(ZERO):
-            wanted[f"{base}.{key}"] = value
-        else:
-            return None
-    return wanted
-
-
-def chooses_file(changes: Keys) -> bool:
-    """Whether the ZeRO part of a change is what a DeepSpeed file is chosen by: the stage and the offloads."""
-    return all(path == STAGE or path in OFFLOADS for path in changes if path.startswith(ZERO))
-
-
-def inline_deepspeed(stage: int, offloads: dict[str, str]) -> Keys:
-    """A DeepSpeed config that leaves all it can to the Trainer ("auto"). `offloads` is section -> device."""
-    zero: Keys = {"stage": stage}
-    for section, device in offloads.items():
-        if device != "none":
-            zero[section] = {"device": device, "pin_memory": True}
-    zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": "auto"}
-    if stage == 3:
-        zero |= {"stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}
-    return {
-        "zero_optimization": zero,
-        "bf16": {"enabled": "auto"},
-        "fp16": {"enabled": "auto"},
-        "gradient_clipping": "auto",
-        "train_batch_size": "auto",
-        "train_micro_batch_size_per_gpu": "auto",
-        "gradient_accumulation_steps": "auto",
-    }

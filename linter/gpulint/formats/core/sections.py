@@ -63,7 +63,11 @@ class Renamed(Sections):
 
     def raw(self, *names: str) -> Given | None:
         """The first of the other tool's `names` that the file says something for."""
-        return super().raw(*(key for name in names for key in self.names.get(name, ())))
+        for name in names:
+            given = super().raw(*self.names.get(name, ())) or self._inside(name)
+            if given is not None:
+                return given
+        return None
 
 
 class Moved(Sections):

@@ -9,27 +9,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.coercion import as_boolean, as_integer, as_number
+from ...job.job import Zero
+from ..core.backends.deepspeed import ROWS, SECTION, SIZE
+from ..core.bindings.kinds import NUMBER, POSITIVE, TEXT, integer
+from ..core.bindings.rows import Key
+from ..core.bindings.spelling import dtype, optimizer
 from ..core.keys import key_problems, load
-from ..core.placeholders import is_blank
 from ..core.releases import still_known
-from .values import AUTO, AutoValues, Reference, Writer, first, is_on, scalar
-from .zero import apply_zero
+from .values import ConfigReader
 
 if TYPE_CHECKING:
     from ...source.document import Document
-    from ...source.node import Entry
+    from ..core.arguments import Given
     from ..core.format import JobBuilder, Problem
+    from .values import AutoValues, Reference
 
-_OPTIMIZERS = {
-    "adam": "fused_adam", "adamw": "fused_adam", "onebitadam": "onebitadam", "zerooneadam": "zerooneadam",
-    "lamb": "lamb", "onebitlamb": "onebitlamb", "muadam": "mup_adam", "muadamw": "mup_adamw", "lion": "lion_32bit",
-    "adagrad": "adagrad", "sgd": "sgd", "musgd": "sgd", "rmsprop": "rmsprop", "muon": "muon",
-}  # fmt: skip
-"""DeepSpeed's `optimizer.type` -> the optimizer of the Job (`runtime/engine.py: _configure_basic_optimizer`).
-
-`torch_adam: true` among the parameters keeps torch's AdamW. Other names are torch's own classes.
-"""
+_OPTIMIZER = optimizer(
+    own={
+        "adam": "fused_adam", "adamw": "fused_adam", "onebitadam": "onebitadam", "zerooneadam": "zerooneadam",
+        "lamb": "lamb", "onebitlamb": "onebitlamb", "muadam": "mup_adam", "muadamw": "mup_adamw", "lion": "lion_32bit",
+        "musgd": "sgd",
+    },
+    any_other=True,
+)  # fmt: skip
+"""`optimizer.type` (`runtime/engine.py: _configure_basic_optimizer`); other names are torch's own classes."""
 
 _ARGUMENTS = (
     ("optimizer.params.lr", "learning_rate"),
@@ -40,6 +43,7 @@ _ARGUMENTS = (
 
 _BFLOAT16 = ("bf16", "bfloat16")
 _FLOAT16 = ("fp16",)
+_CAST = "DeepSpeed casts every parameter to it"
 
 
 def apply(
@@ -63,22 +67,17 @@ def apply(
     root = entry.value if entry is not None else None if prefix else document.root
     if root is None or not root.is_mapping:
         return []
-    writer = Writer(builder, document, root, values, prefix, reference)
+    reader = ConfigReader.of(builder, document, root, prefix, values, reference)
     if reference is None:
-        found = key_problems(document, "deepspeed", node=root, prefix=prefix, path=writer.path)
+        found = key_problems(document, "deepspeed", node=root, prefix=prefix, path=reader.elsewhere)
         stated = builder.job.versions.get("deepspeed")
-        writer.problems += [item for item in found if not still_known(item, _schema_of(item), stated)]
-    apply_zero(writer)
-    _precision(writer)
-    _optimizer(writer)
-    _batch(writer)
-    _arguments(writer)
-    size = root.find("tensor_parallel.autotp_size")
-    degree = as_integer(scalar(size))
-    if size is not None and degree is not None and degree > 1:
-        writer.put("parallelism.tensor", degree, size, "tensor_parallel.autotp_size")
-        writer.builder.derived("loss.parallel", False, "AutoTP's head gathers the logits", "parallelism.tensor")
-    return writer.problems
+        reader.reading.problems += [item for item in found if not still_known(item, _schema_of(item), stated)]
+    section = reader.keys.raw(SECTION)
+    reader.say("parallelism.zero", Zero(), section, SECTION, "" if section else "a DeepSpeed config")
+    reader.bind(ROWS)
+    for step in (_precision, _optimizer, _batch, _arguments, _autotp):
+        step(reader)
+    return reader.reading.problems
 
 
 def _schema_of(problem: Problem) -> dict[str, Any]:
@@ -89,159 +88,149 @@ def _schema_of(problem: Problem) -> dict[str, Any]:
     return next((part["properties"][name] for part in sections if name in part["properties"]), {})
 
 
-def _precision(writer: Writer) -> None:
+def _precision(reader: ConfigReader) -> None:
     """16-bit weights where fp16 or bf16 is enabled, with fp32 master weights unless a flag says otherwise.
 
     A section that is missing or "auto" is what the client's mixed precision says (accelerate's
     `set_mixed_precision`, Transformers' `trainer_config_process`). DeepSpeed casts the parameters
     (`_cast_module_mixed_precision`) and no autocast runs.
     """
-    bf16, bf16_entry, bf16_key = _enabled(writer, _BFLOAT16, writer.values.bf16)
-    fp16, fp16_entry, fp16_key = _enabled(writer, _FLOAT16, writer.values.fp16)
-    if bf16 and fp16 and bf16_entry is not None and fp16_entry is not None:
-        writer.contradiction(fp16_key, fp16_entry, True, bf16_key, True)
+    bf16, bf16_flag, bf16_key = _enabled(reader, _BFLOAT16, reader.values.bf16)
+    fp16, fp16_flag, fp16_key = _enabled(reader, _FLOAT16, reader.values.fp16)
+    if bf16 and fp16 and bf16_flag and fp16_flag:
+        reader.differs(fp16_flag, True, bf16_key, True)
     if bf16 or fp16:
-        dtype, entry, key = ("bfloat16", bf16_entry, bf16_key) if bf16 else ("float16", fp16_entry, fp16_key)
-        writer.put("weights.dtype", dtype, entry, key, "DeepSpeed casts every parameter to it")
-        writer.put("precision.autocast", None, entry, key, "DeepSpeed casts instead of autocast")
-        _master_weights(writer, dtype, entry, key)
-        _adapter(writer, dtype, entry, key)
-    elif is_on(writer.child("torch_autocast"), "enabled") is not None:
-        _autocast(writer)
-    elif _made_in_float32(writer):
-        writer.builder.derived("weights.dtype", "float32", _FLOAT32_INIT, "parallelism.zero.stage")
-    elif writer.stage and writer.builder.job.weights.dtype not in (None, "float32"):
+        _cast(reader, *(("bfloat16", bf16_flag, bf16_key) if bf16 else ("float16", fp16_flag, fp16_key)))
+    elif flag := reader.on("torch_autocast.enabled"):
+        written = reader.keys.raw("torch_autocast.dtype")
+        half = _AUTOCAST.read(written.value) if written else None
+        reader.set("precision.autocast", flag, "bfloat16" if half == "bfloat16" else "float16")
+        reader.set("precision.master_weights", flag, False, "the weights themselves stay fp32")
+    elif _made_in_float32(reader):
+        reader.derived("weights.dtype", "float32", _FLOAT32_INIT, "parallelism.zero.stage")
+    elif reader.stage and reader.job.weights.dtype not in (None, "float32"):
         note = "ZeRO keeps an fp32 partition of 16-bit weights"
-        writer.builder.derived("precision.master_weights", True, note, "parallelism.zero.stage")
-    accumulate = writer.root.find("data_types.grad_accum_dtype")
-    names = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-    if accumulate is not None and scalar(accumulate) in names:
-        writer.put("precision.gradients", names[scalar(accumulate)], accumulate, "data_types.grad_accum_dtype")
-    immediate = next((name for name in _BFLOAT16 if is_on(writer.child(name), "immediate_grad_update")), None)
-    if immediate is not None:
-        flag = is_on(writer.child(immediate), "immediate_grad_update")
-        writer.put("parallelism.zero.immediate_gradients", True, flag, f"{immediate}.immediate_grad_update")
+        reader.derived("precision.master_weights", True, note, "parallelism.zero.stage")
+    reader.bind(_GRADIENTS)
+    for name in _BFLOAT16:
+        if flag := reader.on(f"{name}.immediate_grad_update"):
+            reader.set("parallelism.zero.immediate_gradients", flag, True)
+            return
 
 
+_AUTOCAST = dtype()
+_GRADIENTS = (
+    Key(
+        "precision.gradients", "data_types.grad_accum_dtype", TEXT,
+        to={"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"},
+    ),
+)  # fmt: skip
 _FLOAT32_INIT = "zero.Init makes float32 parameters where neither bf16 nor fp16 is enabled"
 
 
-def _made_in_float32(writer: Writer) -> bool:
+def _made_in_float32(reader: ConfigReader) -> bool:
     """Whether zero.Init decides the dtype, whatever the script asks for (`partition_parameters.py: _set_dtype`).
 
     Transformers passes the file to it as it loads the model; other clients need not make the model under it.
     """
-    weights, zero = writer.builder.job.weights, writer.builder.job.parallelism.zero
-    if writer.stage != 3 or zero is None or not zero.init or writer.values.client != "transformers":
+    weights, zero = reader.job.weights, reader.job.parallelism.zero
+    if reader.stage != 3 or zero is None or not zero.init or reader.values.client != "transformers":
         return False
     return weights.quantization is None and weights.dtype != "float32"
 
 
-def _enabled(writer: Writer, sections: tuple[str, ...], client: bool | None) -> tuple[bool, Entry | None, str]:
-    section, name = first(writer.root, sections)
-    flag = section.value.entry("enabled") if section is not None else None
-    key = f"{name}.enabled"
-    if section is None or scalar(flag) == AUTO or is_blank(scalar(flag)):
-        return bool(client and writer.values.client), flag, key
-    value = bool(as_boolean(scalar(flag)))
-    if flag is not None and client is not None and value != client and writer.values.client == "transformers":
-        writer.contradiction(key, flag, value, sections[0], client)
+def _enabled(reader: ConfigReader, sections: tuple[str, ...], client: bool | None) -> tuple[bool, Given | None, str]:
+    """Whether a section is enabled, and the key that says so."""
+    name = next((section for section in sections if section in reader.keys), None)
+    key = f"{name or sections[0]}.enabled"
+    flag = reader.keys.raw(key)
+    if name is None or (flag is not None and SIZE.blank(flag.value)):
+        return bool(client and reader.values.client), flag, key
+    value = reader.on(key) is not None
+    if flag is not None and client is not None and value != client and reader.values.client == "transformers":
+        reader.differs(flag, value, sections[0], client)
     return value, flag, key
 
 
-def _master_weights(writer: Writer, dtype: str, entry: Entry | None, key: str) -> None:
-    section = key.partition(".")[0]
-    node = writer.child(section)
-    name = "bf16_master_weights_and_grads" if dtype == "bfloat16" else "fp16_master_weights_and_grads"
-    flag = is_on(node, name)
-    if flag is None:
-        writer.put("precision.master_weights", True, entry, key, "DeepSpeed keeps an fp32 master copy")
-        return
-    writer.put("precision.master_weights", False, flag, f"{section}.{name}", "no fp32 copy")
-    states = is_on(node, "bf16_optimizer_states")
-    if states is not None:
-        writer.put("optimizer.state_dtype", "bfloat16", states, f"{section}.bf16_optimizer_states")
+def _cast(reader: ConfigReader, dtype: str, flag: Given | None, key: str) -> None:
+    """Every parameter in 16 bits. LoRA weights and fp32 upcasts come along, but for ZeRO-3, where zero.Init keeps the
+    engine off.
+    """
+    section, job = key.partition(".")[0], reader.job
+    reader.say("weights.dtype", dtype, flag, key, _CAST)
+    reader.say("precision.autocast", None, flag, key, "DeepSpeed casts instead of autocast")
+    alone = reader.on(f"{section}.{'bf16' if dtype == 'bfloat16' else 'fp16'}_master_weights_and_grads")
+    if alone is None:
+        reader.say("precision.master_weights", True, flag, key, "DeepSpeed keeps an fp32 master copy")
+    else:
+        reader.set("precision.master_weights", alone, False, "no fp32 copy")
+        if states := reader.on(f"{section}.bf16_optimizer_states"):
+            reader.set("optimizer.state_dtype", states, "bfloat16")
+    if job.adapter is not None and reader.stage != 3:
+        reader.say("adapter.dtype", dtype, flag, key, _CAST)
+        if job.adapter.prepare_kbit:
+            reader.say("adapter.prepare_kbit", False, flag, key, "DeepSpeed casts fp32 modules back")
 
 
-def _adapter(writer: Writer, dtype: str, entry: Entry | None, key: str) -> None:
-    """The cast takes LoRA weights and fp32 upcasts along, but for ZeRO-3, where zero.Init keeps the engine off."""
-    job = writer.builder.job
-    if job.adapter is None or writer.stage == 3:
-        return
-    writer.put("adapter.dtype", dtype, entry, key, "DeepSpeed casts every parameter to it")
-    if job.adapter.prepare_kbit:
-        writer.put("adapter.prepare_kbit", False, entry, key, "DeepSpeed casts fp32 modules back")
+def _optimizer(reader: ConfigReader) -> None:
+    """`torch_adam: true` among the parameters keeps torch's AdamW."""
+    given = reader.given(TEXT, "optimizer.type")
+    if given:
+        name = _OPTIMIZER.read(given.value)
+        name = "adamw_torch" if name == "fused_adam" and reader.on("optimizer.params.torch_adam") else name
+        reader.set("optimizer.name", given, name, f"{given.value} of DeepSpeed")
 
 
-def _autocast(writer: Writer) -> None:
-    section = writer.child("torch_autocast")
-    flag = is_on(section, "enabled")
-    written = section.get("dtype") if section is not None else None
-    name = str(written.value).removeprefix("torch.") if written is not None else "float16"
-    dtype = "bfloat16" if name in ("bf16", "bfloat16") else "float16"
-    writer.put("precision.autocast", dtype, flag, "torch_autocast.enabled")
-    writer.put("precision.master_weights", False, flag, "torch_autocast.enabled", "the weights themselves stay fp32")
-
-
-def _optimizer(writer: Writer) -> None:
-    entry = writer.root.find("optimizer.type")
-    written = scalar(entry)
-    if entry is None or not isinstance(written, str):
-        return
-    name = _OPTIMIZERS.get(written.lower().replace("_", ""), written.lower())
-    parameters = writer.root.find("optimizer.params")
-    if name == "fused_adam" and parameters is not None and is_on(parameters.value, "torch_adam") is not None:
-        name = "adamw_torch"
-    writer.put("optimizer.name", name, entry, "optimizer.type", f"{written} of DeepSpeed")
-
-
-def _batch(writer: Writer) -> None:
+def _batch(reader: ConfigReader) -> None:
     """Micro batch and accumulation: the client's where it has them, else the file's and its arithmetic.
 
     train_batch_size = micro batch x accumulation x GPUs (`_set_batch_related_parameters`), where the GPUs of one
     sequence count once (`world_size / sequence_parallel_size`).
     """
-    values = writer.values
-    micro = _size(writer, "train_micro_batch_size_per_gpu", "micro_batch_size", values.micro_batch_size)
-    steps = _size(
-        writer, "gradient_accumulation_steps", "gradient_accumulation_steps", values.gradient_accumulation_steps
-    )
-    entry = writer.root.entry("train_batch_size")
-    total, world = as_integer(scalar(entry)), values.world_size
-    if entry is None or not total or not world:
+    micro = _size(reader, "micro_batch_size", reader.values.micro_batch_size)
+    steps = _size(reader, "gradient_accumulation_steps", reader.values.gradient_accumulation_steps)
+    whole, world = reader.given(POSITIVE, "train_batch_size"), reader.values.world_size
+    if whole is None or not world:
         return
-    world = max(1, world // (as_integer(scalar(writer.root.entry("sequence_parallel_size"))) or 1))
+    total, world = whole.value, max(1, world // reader.value(POSITIVE, "sequence_parallel_size", default=1))
     if micro and steps:
         if micro * steps * world != total:
-            product = f"{micro} x {steps} x {world}"
-            writer.contradiction("train_batch_size", entry, total, "micro batch x accumulation x GPUs", product)
+            reader.differs(whole, total, "micro batch x accumulation x GPUs", f"{micro} x {steps} x {world}")
     elif micro:
         note = f"{total} over {micro} x {world} GPUs"
-        writer.put("gradient_accumulation_steps", max(1, total // micro // world), entry, "train_batch_size", note)
+        reader.set("gradient_accumulation_steps", whole, max(1, total // micro // world), note)
     else:
-        note = f"{total} over {world} GPUs"
-        size = max(1, total // world // (steps or 1))
-        writer.put("micro_batch_size", size, entry, "train_batch_size", note)
+        reader.set("micro_batch_size", whole, max(1, total // world // (steps or 1)), f"{total} over {world} GPUs")
 
 
-def _size(writer: Writer, key: str, field: str, client: int | None) -> int | None:
-    entry = writer.root.entry(key)
-    value = as_integer(scalar(entry))
-    if entry is None or value is None or value < 1:
+SIZES = {
+    "micro_batch_size": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+}
+"""Job field -> DeepSpeed's key."""
+
+
+def _size(reader: ConfigReader, field: str, client: int | None) -> int | None:
+    given = reader.given(POSITIVE, SIZES[field])
+    if given is None:
         return client
-    if client is None or writer.values.client != "transformers":
-        writer.put(field, value, entry, key)
-    elif client != value:
-        writer.contradiction(key, entry, value, field, client)
+    if client is None or reader.values.client != "transformers":
+        reader.set(field, given)
+    elif client != given.value:
+        reader.differs(given, given.value, field, client)
         return client
-    return value
+    return int(given.value)
 
 
-def _arguments(writer: Writer) -> None:
-    if writer.values.client != "transformers":
-        return
-    for key, name in _ARGUMENTS:
-        entry = writer.root.find(key)
-        value, client = as_number(scalar(entry)), getattr(writer.values, name)
-        if entry is not None and value is not None and client is not None and value != client:
-            writer.contradiction(key, entry, value, name, client)
+def _arguments(reader: ConfigReader) -> None:
+    for key, name in _ARGUMENTS if reader.values.client == "transformers" else ():
+        given, client = reader.given(NUMBER, key), getattr(reader.values, name)
+        if given is not None and client is not None and given.value != client:
+            reader.differs(given, given.value, name, client)
+
+
+def _autotp(reader: ConfigReader) -> None:
+    degree = reader.given(integer(2), "tensor_parallel.autotp_size")
+    if degree:
+        reader.set("parallelism.tensor", degree)
+        reader.derived("loss.parallel", False, "AutoTP's head gathers the logits", "parallelism.tensor")

@@ -1,19 +1,21 @@
-"""What the parts of a DeepSpeed config are read with: the values for "auto", and the Job with its origins."""
+"""What a DeepSpeed config is read with: the values for "auto", and a Reader that knows where the config stands."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.coercion import as_boolean
+from ..core.backends.deepspeed import AUTO, UPSTREAM
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import Written
 from ..core.format import Problem
+from ..core.sections import Sections
 
 if TYPE_CHECKING:
     from ...source.document import Document
     from ...source.node import Entry, Node
+    from ..core.arguments import Given
+    from ..core.bindings.rows import Source
     from ..core.format import JobBuilder
-
-UPSTREAM = "DeepSpeed 0.19.8"
-AUTO = "auto"
 
 
 class AutoValues(NamedTuple):
@@ -35,6 +37,19 @@ class AutoValues(NamedTuple):
     weight_decay: float | None = None
     max_grad_norm: float | None = None
 
+    def filled(self, field: str, stage: int) -> int | None:
+        """What Transformers and accelerate put for "auto" in a field of ZeRO: h^2, and for stage 3 0.9 h^2 and 10 h.
+
+        Sources: `trainer_config_finalize` of Transformers 5.23.0, `_prepare_deepspeed` of accelerate 1.15.0.
+        """
+        hidden = self.hidden_size if self.client else None
+        if not hidden:
+            return None
+        sizes = {"reduce_bucket_size": hidden * hidden}
+        if stage == 3:
+            sizes |= {"prefetch_bucket_size": int(0.9 * hidden * hidden), "param_persistence_threshold": 10 * hidden}
+        return sizes.get(field)
+
 
 class Reference(NamedTuple):
     """The key of the checked file that stands for a DeepSpeed file which is not in the project."""
@@ -44,92 +59,65 @@ class Reference(NamedTuple):
     note: str
 
 
-class Writer:
-    """Sets Job fields from one DeepSpeed config: from its own keys, or from the key that names it.
+class ConfigReader(Reader):
+    """Reads a DeepSpeed config over what the tool that runs DeepSpeed has set.
 
-    `root` is the config's mapping, `prefix` its dotted place in `document`.
+    `reference` is given for a file that is not in the project: then every origin is the key that names it.
     """
 
-    __slots__ = ("builder", "document", "prefix", "problems", "reference", "root", "values")
+    __slots__ = ("elsewhere", "reference", "values")
 
-    def __init__(
-        self,
-        builder: JobBuilder,
-        document: Document,
-        root: Node,
-        values: AutoValues,
-        prefix: str,
+    values: AutoValues
+    reference: Reference | None
+    elsewhere: str | None
+
+    @classmethod
+    def of(
+        cls, builder: JobBuilder, document: Document, root: Node, prefix: str, values: AutoValues,
         reference: Reference | None,
-    ) -> None:
-        self.builder = builder
-        self.document = document
-        self.root = root
-        self.values = values
-        self.prefix = prefix
-        self.reference = reference
-        self.problems: list[Problem] = []
+    ) -> ConfigReader:  # fmt: skip
+        """`root` is the config's mapping, `prefix` its dotted place in `document`."""
+        reader = cls.over(builder, builder.document if reference else document, Sections(root, prefix), UPSTREAM)
+        reader.values, reader.reference = values, reference
+        reader.blank = lambda _, field, given, default: reader.filled(field, given, default)
+        reader.elsewhere = None if document.path == builder.document.path else document.path
+        return reader
 
     @property
     def stage(self) -> int:
         """The ZeRO stage, once it has been set."""
-        return self.builder.job.get("parallelism.zero.stage") or 0
+        return self.job.get("parallelism.zero.stage") or 0
 
-    @property
-    def path(self) -> str | None:
-        """The file for problems: None when the config stands in the checked file."""
-        return None if self.document.path == self.builder.document.path else self.document.path
-
-    def dotted(self, key: str) -> str:
-        """`key` of the config as a key of its file."""
-        return f"{self.prefix}.{key}" if self.prefix else key
-
-    def put(self, field: str, value: Any, entry: Entry | None, key: str, note: str = "") -> None:
-        """Set a Job field from an entry; from the naming key without a file; derived when nothing is written."""
+    def from_entry(self, path: str, value: Any, entry: Entry, key: str, note: str = "") -> None:
+        """Set a field from a key of the config, or from the one that names it."""
         if self.reference is not None:
-            told = f"{key} of {self.reference.note}" + (f": {note}" if note else "")
-            self.builder.from_entry(field, value, self.reference.entry, self.reference.key, told)
-        elif entry is not None:
-            self.builder.from_document(self.document, field, value, entry, self.dotted(key), note)
-        else:
-            self.builder.derived(field, value, note)
-
-    def default(self, field: str, value: Any, note: str = "") -> None:
-        """Set a Job field to DeepSpeed's default."""
-        self.builder.default(field, value, note or f"default of {UPSTREAM}")
-
-    def child(self, key: str) -> Node | None:
-        """The mapping under a key, or None."""
-        node = self.root.get(key)
-        return node if node is not None and node.is_mapping else None
-
-    def contradiction(self, key: str, entry: Entry, value: object, other: str, other_value: object) -> None:
-        """Report a value that differs from another one it must agree with."""
-        if self.reference is not None:
+            note = f"{key} of {self.reference.note}" + (f": {note}" if note else "")
             entry, key = self.reference.entry, self.reference.key
+        super().from_entry(path, value, entry, key, note)
+
+    def say(self, field: str, value: Any, given: Given | None, key: str, note: str = "") -> None:
+        """Set a field from a key; derived where nothing is written."""
+        if given is None and self.reference is not None:
+            self.from_entry(field, value, self.reference.entry, key, note)
+        elif given is None:
+            self.derived(field, value, note)
         else:
-            key = self.dotted(key)
+            self.set(field, given, value, note)
+
+    def filled(self, field: str, given: Given, default: Source) -> Source:
+        """What stands for a value that is filled in: the client's for "auto" where it is known, else the default."""
+        auto, values = given.value == AUTO, self.values
+        size = values.filled(field.rpartition(".")[2], self.stage) if auto else None
+        if size is not None:
+            return Written(size, f'"auto", filled from hidden_size {values.hidden_size}')
+        why = '"auto" is not filled here' if auto else f"{given.entry.key.value} is {given.value}"
+        return default._replace(note=f"{why}; default of {UPSTREAM}")
+
+    def differs(self, given: Given, value: object, other: str, other_value: object) -> None:
+        """Report a value that differs from another one it must agree with."""
+        entry, key = (self.reference.entry, self.reference.key) if self.reference else (given.entry, given.key)
         values = {"value": text(value), "other": f"{other}: {text(other_value)}", "upstream": UPSTREAM}
-        self.problems.append(Problem("contradiction", key, entry.value.span, values, self.path))
-
-
-def first(section: Node | None, spellings: tuple[str, ...]) -> tuple[Entry | None, str]:
-    """The first of several spellings that a mapping has, and which one it is."""
-    for key in spellings:
-        entry = section.entry(key) if section is not None else None
-        if entry is not None:
-            return entry, key
-    return None, spellings[0]
-
-
-def scalar(entry: Entry | None) -> Any:
-    """The value of an entry that holds a scalar; None for anything else."""
-    return entry.value.value if entry is not None and entry.value.is_scalar else None
-
-
-def is_on(section: Node | None, key: str) -> Entry | None:
-    """The entry of a switch that is on; None when it is off, absent or no switch."""
-    entry = section.entry(key) if section is not None else None
-    return entry if entry is not None and as_boolean(scalar(entry)) else None
+        self.reading.problems.append(Problem("contradiction", key, entry.value.span, values, self.elsewhere))
 
 
 def text(value: object) -> str:

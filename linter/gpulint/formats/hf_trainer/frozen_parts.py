@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.bindings.kinds import FLAG, WORDS
+
 if TYPE_CHECKING:
     from ..core.arguments import Given
-    from .training_arguments import Run
+    from ..core.bindings.reader import Reader
 
 _VISION = "vision|visual|audio_tower|vpm|image_encoder"
 _PROJECTOR = "projector|merger|aligner|mlp1|connector|resampler"
@@ -44,39 +46,29 @@ _TUNABLE = {"mm_vision_tower": "vision", "mm_mlp_adapter": "projector", "mm_lang
 """LLaVA-NeXT's words of `mm_tunable_parts`."""
 
 
-def set_trainable(run: Run) -> None:
+def set_trainable(reader: Reader) -> None:
     """`trainable` of a full fine-tune whose flags freeze a part; nothing where no flag says so."""
-    arguments = run.arguments
-    if run.builder.job.method != "full":
+    if reader.job.method != "full":
         return
     trained = {"vision": True, "projector": True, "llm": True}
     stated: Given | None = None
-    if any(arguments.flag(name) for name in _QWEN):
+    if any(reader.given(FLAG, name) for name in _QWEN):
         trained = dict.fromkeys(trained, False)
-    if any(arguments.raw(name) for name in _LLAVA):
+    if any(reader.keys.raw(name) for name in _LLAVA):
         trained["vision"] = False
     for name, part in (*_FREEZES.items(), *_TUNES.items()):
-        given = arguments.flag(name)
-        if given:
-            stated = given
-            trained[part] = bool(given.value) is (name in _TUNES)
-    backbone = arguments.flag("freeze_backbone")
-    if backbone:
-        stated = backbone
-        vision = any(arguments.raw(name) for name in _INTERNVL)
-        trained["vision" if vision else "llm"] = not backbone.value
-    alone = arguments.flag("tune_mm_mlp_adapter")
-    if alone and alone.value:
+        if given := reader.given(FLAG, name):
+            stated, trained[part] = given, bool(given.value) is (name in _TUNES)
+    if backbone := reader.given(FLAG, "freeze_backbone"):
+        vision = any(reader.keys.raw(name) for name in _INTERNVL)
+        stated, trained["vision" if vision else "llm"] = backbone, not backbone.value
+    if alone := reader.on("tune_mm_mlp_adapter"):
         stated, trained = alone, {"vision": False, "projector": True, "llm": False}
-    parts = arguments.words("mm_tunable_parts")
-    if parts:
-        stated = parts
-        trained = {part: any(word.strip() == name for word in parts.value) for name, part in _TUNABLE.items()}
+    if parts := reader.given(WORDS, "mm_tunable_parts"):
+        stated, trained = parts, {part: name in parts.value for name, part in _TUNABLE.items()}
     if stated is None:
         return
-    kept = [_PATTERNS[part] for part, is_trained in trained.items() if is_trained]
-    said = ", ".join(part for part, is_trained in trained.items() if is_trained) or "nothing"
-    if len(kept) == len(trained):
-        run.builder.from_entry("trainable", None, stated.entry, stated.key, "nothing is frozen")
-    else:
-        run.builder.from_entry("trainable", kept, stated.entry, stated.key, f"trains {said}")
+    kept = [part for part, is_trained in trained.items() if is_trained]
+    whole = len(kept) == len(trained)
+    note = "nothing is frozen" if whole else f"trains {', '.join(kept) or 'nothing'}"
+    reader.set("trainable", stated, None if whole else [_PATTERNS[part] for part in kept], note)

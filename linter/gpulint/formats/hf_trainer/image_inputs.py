@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.bindings.kinds import POSITIVE
+from ..core.bindings.rows import LEAVE, Default, Key
 from ..core.model_facts import find_model
 
 if TYPE_CHECKING:
+    from ..core.bindings.reader import Reader
     from ..core.format import JobBuilder
-    from .training_arguments import Run
 
 
-def at_most(run: Run, key: str, default: int | None = None) -> None:
+def at_most(reader: Reader, key: str, default: int | None = None) -> None:
     """The most pixels that an image keeps: a larger one is made smaller, a smaller one stays as it is."""
-    if not reads_images(run.builder, run.project.root):
-        return
-    given = run.arguments.integer(key, least=1)
-    if given:
-        run.put("image_pixels", given, None, "the most that an image keeps")
-    elif default is not None:
-        run.builder.default("image_pixels", default, f"the most that an image keeps: default of {run.builder.upstream}")
+    note = "the most that an image keeps"
+    usual = LEAVE if default is None else Default(default, f"{note}: default of {reader.upstream}")
+    if reads_images(reader, reader.project.root):
+        reader.bind((Key("image_pixels", key, POSITIVE, usual, note=note),))
 
 
 def reads_images(builder: JobBuilder, root: str) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...models.adapter_types import LOW_RANK, OPTIONS, kind_of
+from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, TEXT, Kind, Unsaid
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import LEAVE, Key
 from ..core.model_facts import find_model
 
 if TYPE_CHECKING:
     from ..core.arguments import Given
-    from .training_arguments import Run
 
 
 class Tuner(NamedTuple):
@@ -42,46 +44,40 @@ FACTORY = Tuner((("r", "oft_rank", 0), ("options.oft_block_size", "oft_block_siz
 """LLaMA-Factory's OFT (model/adapter.py, hparams/finetuning_args.py)."""
 
 
-def set_tuner(run: Run, given: Given, tuner: Tuner) -> None:
+def set_tuner(reader: Reader, given: Given, tuner: Tuner) -> None:
     """An adapter of the type that `given` names, as the tool passes it on."""
-    run.put("adapter.type", given, given.value)
-    for field, key, default in tuner.fields:
-        stated = run.arguments.integer(key)
-        if stated:
-            run.put(f"adapter.{field}", stated)
-        else:
-            run.builder.default(f"adapter.{field}", default)
-    dropout = run.arguments.number(tuner.dropout) if tuner.dropout else None
-    if dropout:
-        run.put("adapter.dropout", dropout)
-    elif tuner.dropout != "lora_dropout":
-        run.builder.default("adapter.dropout", 0.0)
+    reader.set("adapter.type", given)
+    said = Reader.over(reader, reader.document, reader.keys, reader.upstream)
+    said.bind(Key(f"adapter.{field}", key, INTEGER, default) for field, key, default in tuner.fields)
+    if tuner.dropout != "lora_dropout":
+        said.bind((Key("adapter.dropout", tuner.dropout or "", NUMBER, 0.0),))
 
 
-def set_named_type(run: Run, given: Given) -> None:
+def set_named_type(reader: Reader, given: Given) -> None:
     """PEFT's `peft_type` with the keys of its config beside it."""
-    run.put("adapter.type", given, str(given.value).lower())
-    adapter = run.builder.job.adapter
+    reader.set("adapter.type", given, str(given.value).lower())
+    adapter = reader.job.adapter
     assert adapter is not None
+    said = Reader.over(reader, reader.document, reader.keys, reader.upstream)
     for name, default in OPTIONS.get(kind_of(adapter), {}).items():
         path = "adapter.r" if name == "r" else f"adapter.options.{name}"
-        stated = _stated(run, "init_r" if name == "r" and kind_of(adapter) == "adalora" else name, default)
-        if stated:
-            run.put(path, stated, stated.value)
-        elif name == "r":
-            run.builder.default(path, default)
+        key = "init_r" if name == "r" and kind_of(adapter) == "adalora" else name
+        said.bind((Key(path, key, _kind(default), default if name == "r" else LEAVE),))
 
 
-def _stated(run: Run, name: str, default: Any) -> Given | None:
-    """A key of PEFT's config, of the type that its default has; what is of another is left to the default."""
+def _kind(default: Any) -> Kind:
+    """What PEFT's config takes for a key, by its default; what is of another kind is left to that."""
     if isinstance(default, bool):
-        return run.arguments.flag(name) or run.arguments.text(name)
-    if isinstance(default, int):
-        return run.arguments.integer(name)
-    if isinstance(default, float):
-        return run.arguments.number(name)
-    given = run.arguments.raw(name)
-    return given if given and given.value is not None else None
+        return _SWITCH
+    return INTEGER if isinstance(default, int) else NUMBER if isinstance(default, float) else ANYTHING
+
+
+def _flag_or_word(value: Any) -> Any:
+    flag = FLAG.read(value)
+    return TEXT.read(value) if flag is Unsaid.WRONG else flag
+
+
+_SWITCH = Kind("true, false or a word", _flag_or_word)
 
 
 def is_pair(word: str) -> bool:
@@ -89,16 +85,16 @@ def is_pair(word: str) -> bool:
     return word.lower().replace("-", "").replace("_", "") in LOW_RANK
 
 
-def set_vera_targets(run: Run, given: Given) -> None:
+def set_vera_targets(reader: Reader, given: Given) -> None:
     """ms-swift gives VeRA the modules of the shape that the first target with a `v` in its name has, of all linear
     ones (`get_vera_target_modules`).
     """
-    job = run.builder.job
-    model = find_model(job.model, run.builder.document.path, run.project.root)
+    job = reader.job
+    model = find_model(job.model, reader.document.path, reader.project.root)
     if model is None or job.adapter is None or job.adapter.targets != "all-linear":
         return
     linear = [tensor for tensor in model.tensors if tensor.linear and tensor.role != "head"]
     shape = next((tensor.shape for tensor in linear if "v" in tensor.leaf), None)
     names = list(dict.fromkeys(tensor.leaf for tensor in linear if tensor.shape == shape))
     if names:
-        run.put("adapter.targets", given, names, "VeRA: modules of one shape")
+        reader.set("adapter.targets", given, names, "VeRA: modules of one shape")

@@ -8,14 +8,15 @@ from ...source.node import Entry, Node
 from ...upstream import llamafactory, transformers, trl
 from ...upstream.behaviour import default_of
 from ..core import references
-from ..core.format import JobBuilder, Problem
+from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp, is_first
+from ..core.bindings.kinds import NUMBER, POSITIVE
+from ..core.format import Problem
 from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues, Reference
-from .fsdp import FsdpDefaults, Section, apply_fsdp
 from .trainer_profiles import program_of
 from .training_arguments import mixed_precision
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..accelerate.launch import AccelerateLaunch
     from ..core.arguments import Given
-    from .training_arguments import Run
+    from ..core.bindings.reader import Reader
     from .usual_launch import UsualLaunch
 
 
@@ -33,57 +34,57 @@ WORDS = {"bfloat16": "bf16", "float16": "fp16", None: "no"}
 """Job dtype -> accelerate's word for that mixed precision."""
 
 
-def set_sharding(run: Run, launch: AccelerateLaunch | UsualLaunch | None = None) -> None:
+def set_sharding(reader: Reader, launch: AccelerateLaunch | UsualLaunch | None = None) -> None:
     """`hardware` and `parallelism`: DeepSpeed from a file or inline, FSDP, the launcher's, else plain data parallelism.
 
     Call it last: DeepSpeed overrides the dtypes and fills "auto" from what has been read before.
     """
-    stated = launch.stated if launch else _workers(run)
-    deepspeed = run.arguments.raw("deepspeed")
-    fsdp = _fsdp_options(run)
+    stated = launch.stated if launch else _workers(reader)
+    deepspeed = reader.keys.raw("deepspeed")
+    fsdp = _fsdp_options(reader)
     launched = launch.kind if launch else ""
     sharded = bool(deepspeed and deepspeed.value) or fsdp is not None or launched in ("DEEPSPEED", "FSDP")
     unknown = launch is not None and launch.unknown and not sharded
-    set_hardware(run.builder, run.project, stated, sharded=sharded, unknown=unknown)
-    run.builder.default("parallelism.tensor", 1)
-    run.builder.default("parallelism.pipeline", 1)
-    run.builder.default("parallelism.context", 1)
+    set_hardware(reader, reader.project, stated, sharded=sharded, unknown=unknown)
+    reader.default("parallelism.tensor", 1)
+    reader.default("parallelism.pipeline", 1)
+    reader.default("parallelism.context", 1)
     if deepspeed and deepspeed.value:
-        run.builder.default("parallelism.fsdp", None)
-        set_deepspeed(run, deepspeed)
+        reader.default("parallelism.fsdp", None)
+        set_deepspeed(reader, deepspeed)
     elif fsdp is not None:
-        run.builder.default("parallelism.zero", None)
-        _set_fsdp(run, *fsdp)
+        reader.default("parallelism.zero", None)
+        _set_fsdp(reader, *fsdp)
     else:
-        run.builder.default("parallelism.zero", None)
-        run.builder.default("parallelism.fsdp", None)
+        reader.default("parallelism.zero", None)
+        reader.default("parallelism.fsdp", None)
         if launch:
-            dtype, _ = mixed_precision(run)
-            launch.apply(run.builder, auto_values(run), WORDS[dtype])
+            dtype, _ = mixed_precision(reader)
+            launch.apply(reader, auto_values(reader), WORDS[dtype])
         else:
-            _set_one_process(run)
+            _set_one_process(reader)
 
 
 REFUSING = {row.package: row for row in (llamafactory.REFUSES_DATA_PARALLEL, trl.REFUSES_DATA_PARALLEL)}
 
 
-def _set_one_process(run: Run) -> None:
+def _set_one_process(reader: Reader) -> None:
     """Several GPUs for a script that is started as one process: torch.nn.DataParallel (trainer.py `_wrap_model`).
 
     Not for a quantised model, without the Trainer, off the GPU, nor where the launch asks for one GPU. A script that no
     table names may spread the model itself, by a device map: `unstated`.
     """
-    job, project = run.builder.job, run.project
+    job, project = reader.job, reader.project
     if not project.alone or (job.hardware.gpus or 1) < 2 or (job.hardware.nodes or 1) > 1:
         return
-    if run.arguments.is_on("use_cpu") or run.arguments.is_on("no_cuda") or job.hardware.asked_gpus == 1:
+    if reader.keys.is_on("use_cpu") or reader.keys.is_on("no_cuda") or job.hardware.asked_gpus == 1:
         return
     script = program_of(project.program)
     if script is not None and script.own_loop:
         return
-    name = "trl" if script is not None and script.trl else run.reading.format
+    name = "trl" if script is not None and script.trl else reader.reading.format
     if name in REFUSING and REFUSING[name].at(job.versions.get(name)):
-        run.builder.derived("parallelism.one_process", False, f"{name} refuses several GPUs in one process", "versions")
+        reader.derived("parallelism.one_process", False, f"{name} refuses several GPUs in one process", "versions")
         return
     if job.weights.quantization is not None:
         return
@@ -91,46 +92,43 @@ def _set_one_process(run: Run) -> None:
         job.unstated.append("parallelism.one_process")
         return
     note = f"{project.program} is one process, in which the Trainer takes DataParallel for all GPUs"
-    run.builder.derived("parallelism.one_process", True, note, "hardware.gpus")
+    reader.derived("parallelism.one_process", True, note, "hardware.gpus")
 
 
-def _workers(run: Run) -> Stated | None:
+def _workers(reader: Reader) -> Stated | None:
     """LLaMA-Factory's Ray workers, of one GPU each (llamafactory 0.9.5 `RayArguments.ray_num_workers`)."""
-    given = run.arguments.integer("ray_num_workers", least=1)
+    given = reader.given(POSITIVE, "ray_num_workers")
     return Stated(given.value, given.entry, given.key, "Ray workers of one GPU each") if given else None
 
 
-def set_deepspeed(run: Run, given: Given) -> None:
+def set_deepspeed(reader: Reader, given: Given) -> None:
     """A DeepSpeed config: a path, or a mapping (or JSON text) in its place."""
     text = given.value if isinstance(given.value, str) else ""
     if not text.lstrip().startswith("{"):
-        apply_reference(run.reading, run.builder, given.entry, given.key, run.project, auto_values(run))
+        apply_reference(reader.reading, reader, given.entry, given.key, reader.project, auto_values(reader))
         return
-    document = _inline(given, run.builder.document.path)
+    document = _inline(given, reader.document.path)
     if document is not None:
         reference = Reference(given.entry, given.key, "the JSON text")
-        run.reading.problems += apply(run.builder, document, auto_values(run), reference=reference)
+        reader.reading.problems += apply(reader, document, auto_values(reader), reference=reference)
 
 
-def auto_values(run: Run) -> AutoValues:
+def auto_values(reader: Reader) -> AutoValues:
     """What the Trainer puts for "auto" (`trainer_config_process`)."""
-    dtype, _ = mixed_precision(run)
-    job = run.builder.job
+    dtype, _ = mixed_precision(reader)
+    job = reader.job
     steps = job.origins["gradient_accumulation_steps"]
-    rate = run.arguments.number("learning_rate")
-    decay = run.arguments.number("weight_decay")
-    clip = run.arguments.number("max_grad_norm")
     return AutoValues(
-        client=run.defaults.get("client", "transformers"),
+        client=reader.defaults.get("client", "transformers"),
         micro_batch_size=job.micro_batch_size,
         gradient_accumulation_steps=None if steps.kind == "assumed" else job.gradient_accumulation_steps,
-        world_size=run.project.gpus,
-        bf16=None if run.arguments.blank("bf16") else dtype == "bfloat16",
-        fp16=None if run.arguments.blank("fp16") else dtype == "float16",
-        hidden_size=hidden_size(job.model, run.builder.document.path, run.project.root),
-        learning_rate=rate.value if rate else None,
-        weight_decay=decay.value if decay else None,
-        max_grad_norm=clip.value if clip else None,
+        world_size=reader.project.gpus,
+        bf16=None if reader.keys.blank("bf16") else dtype == "bfloat16",
+        fp16=None if reader.keys.blank("fp16") else dtype == "float16",
+        hidden_size=hidden_size(job.model, reader.document.path, reader.project.root),
+        learning_rate=reader.value(NUMBER, "learning_rate"),
+        weight_decay=reader.value(NUMBER, "weight_decay"),
+        max_grad_norm=reader.value(NUMBER, "max_grad_norm"),
     )
 
 
@@ -144,9 +142,9 @@ def _inline(given: Given, path: str) -> Document | None:
         return None
 
 
-def _fsdp_options(run: Run) -> tuple[Given, list[str]] | None:
+def _fsdp_options(reader: Reader) -> tuple[Given, list[str]] | None:
     """The `fsdp` argument and its words; None when FSDP is off. `true`, words in a string, or a list of words."""
-    given = run.arguments.raw("fsdp")
+    given = reader.keys.raw("fsdp")
     if given is None or not given.value:
         return None
     if isinstance(given.value, str):
@@ -157,37 +155,24 @@ def _fsdp_options(run: Run) -> tuple[Given, list[str]] | None:
     return given, []
 
 
-_SHARDING = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_zero2", "no_shard")
-
-
-def _set_fsdp(run: Run, given: Given, words: list[str]) -> None:
+def _set_fsdp(reader: Reader, given: Given, words: list[str]) -> None:
     """`parallelism.fsdp` from `fsdp_config`, and from the words of `fsdp` where that is silent
     (`_apply_legacy_fsdp_to_config`).
     """
-    builder = run.builder
-    node, prefix, document = _fsdp_config(run)
-    writer = builder
-    if document is not None:
-        writer = JobBuilder(document, builder.upstream)
-        writer.job = builder.job
-    dtype, _ = mixed_precision(run)
-    release = builder.job.versions.get("transformers", "")
-    section = Section(node, prefix, _fsdp_keys(release))
-    word = WORDS[dtype]
-    defaults = _fsdp_defaults(release, words)
-    run.reading.problems += _unread(section, f"transformers {release}".strip(), document)
-    apply_fsdp(writer, section, defaults, word)
-    strategy = next((word for word in words if word in _SHARDING), None)
-    if strategy and section.find("reshard_after_forward", "sharding_strategy")[0] is None:
-        first = builder.job.get("parallelism.fsdp.version") == 1
+    node, prefix, document = _fsdp_config(reader)
+    release, word = reader.job.versions.get("transformers", ""), WORDS[mixed_precision(reader)[0]]
+    section, defaults = Section(node, prefix, _fsdp_keys(release)), _fsdp_defaults(release, words)
+    reader.reading.problems += _unread(section, f"transformers {release}".strip(), document)
+    apply_fsdp(reader.beside(document, section) if document else reader, section, defaults, word)
+    strategy = next((word for word in words if word in STRATEGIES), None)
+    if strategy and section.raw("reshard_after_forward", "sharding_strategy") is None:
+        first, whole = is_first(reader.job), strategy in ("full_shard", "hybrid_shard")
         if first:
-            run.put("parallelism.fsdp.sharding", given, strategy)
+            reader.set("parallelism.fsdp.sharding", given, strategy)
         if first or defaults.reshards:  # before 5.4 FSDP 2 took no strategy from `fsdp`
-            run.put(
-                "parallelism.fsdp.reshard_after_forward", given, strategy in ("full_shard", "hybrid_shard"), strategy
-            )
-    if "offload" in words and section.find("cpu_offload")[0] is None:
-        run.put("parallelism.fsdp.offload", given, value=True)
+            reader.set("parallelism.fsdp.reshard_after_forward", given, whole, strategy)
+    if "offload" in words and section.raw("cpu_offload") is None:
+        reader.set("parallelism.fsdp.offload", given, True)
 
 
 def _fsdp_keys(version: str) -> frozenset[str]:
@@ -246,9 +231,9 @@ def _fsdp_defaults(version: str, words: list[str]) -> FsdpDefaults:
     )
 
 
-def _fsdp_config(run: Run) -> tuple[Node | None, str, Document | None]:
+def _fsdp_config(reader: Reader) -> tuple[Node | None, str, Document | None]:
     """`fsdp_config` as a mapping, its dotted place, and the file it came from when it is a path."""
-    given = run.arguments.raw("fsdp_config")
+    given = reader.keys.raw("fsdp_config")
     if given is None or given.value is None:
         return None, "", None
     if given.entry.value.is_mapping:
@@ -256,15 +241,15 @@ def _fsdp_config(run: Run) -> tuple[Node | None, str, Document | None]:
     if not isinstance(given.value, str):
         return None, "", None
     if given.value.lstrip().startswith("{"):
-        document = _inline(given, run.builder.document.path)
+        document = _inline(given, reader.document.path)
         return (anchored(document.root, given.entry), given.key, None) if document else (None, "", None)
-    found = references.find(given.value, run.builder.document.path, run.project)
+    found = references.find(given.value, reader.document.path, reader.project)
     if found.document is None or not found.document.roots:
-        run.reading.problems.append(
+        reader.reading.problems.append(
             references.unresolved(given.entry, given.key, given.value, found, "the defaults of FSDP")
         )
         return None, "", None
-    run.reading.references[given.key] = found.document
+    reader.reading.references[given.key] = found.document
     return found.document.root, "", found.document
 
 

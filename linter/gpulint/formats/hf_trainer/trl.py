@@ -10,8 +10,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
+from ..core.bindings.reader import Reader
+from ..core.bindings.rows import LEAVE, NEVER, Assumed, Key, only
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...job.job import Job
     from ..core.arguments import Arguments
+    from ..core.bindings.rows import Row
     from ..core.format import JobBuilder
 
 _NAMES = {
@@ -127,174 +135,183 @@ def _path_objective(path: str) -> str | None:
     return None
 
 
-def set_rl(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:
-    """Fill `rl.*`: lengths, generations, reference model, colocated vLLM.
+def _is(*objectives: str) -> Callable[[Job], bool]:
+    return lambda job: job.objective in objectives
 
-    A reference model is a second frozen copy of the weights: DPO and KTO keep one in a full fine-tune unless its
+
+def _or_later(name: str) -> Callable[[Reader], Any]:
+    """The program's default, where it has one."""
+    return lambda reader: reader.defaults.get(name, LEAVE)
+
+
+def _usual_length(name: str) -> Callable[[Reader], Any]:
+    """A default length, which some releases of TRL choose by the trainer (`releases.json`)."""
+
+    def source(reader: Reader) -> Any:
+        usual = reader.defaults.get(name)
+        return (usual.get(reader.job.objective, usual[""]) if isinstance(usual, dict) else usual) or LEAVE
+
+    return source
+
+
+def _generations(reader: Reader) -> Any:
+    usual = reader.defaults.get("num_generations", LEAVE)
+    return 2 if reader.job.objective == "rloo" and usual is not LEAVE else usual
+
+
+def _set_vllm(reader: Reader) -> None:
+    used, mode = reader.on("use_vllm"), reader.given(TEXT, "vllm_mode")
+    if used is None:
+        reader.default("rl.vllm", None)
+    elif mode:
+        reader.set("rl.vllm", mode)
+    else:
+        usual, note = reader.defaults.get("vllm_mode", "server"), f"default vllm_mode of {reader.upstream}"
+        reader.set("rl.vllm", used, usual, note)
+
+
+def _set_reference(reader: Reader) -> None:
+    """A reference model is a second frozen copy of the weights: DPO and KTO keep one in a full fine-tune unless its
     log-probabilities are computed beforehand, GRPO and RLOO when `beta` is not 0; with an adapter the base model with
     the adapter switched off is the reference.
     """
-    if objective in ONLINE:
-        _set_online(builder, arguments, defaults, objective)
-    if objective in PREFERENCE or objective == "grpo":
-        prompt = arguments.integer("max_prompt_length", least=1)
-        if prompt:
-            builder.from_entry("rl.prompt_length", prompt.value, prompt.entry, prompt.key)
-        elif usual := _length(defaults, "max_prompt_length", objective):
-            builder.default("rl.prompt_length", usual)
-    if objective in ("dpo", "kto"):
-        given = arguments.flag("precompute_ref_log_probs")
-        if given:
-            builder.from_entry("rl.precompute_reference", given.value, given.entry, given.key)
-        else:
-            builder.default("rl.precompute_reference", bool(defaults.get("precompute_reference", False)))
-    _set_reference(builder, arguments, defaults, objective)
-
-
-def _length(defaults: dict[str, Any], name: str, objective: str) -> int | None:
-    """A default length, which some releases of TRL choose by the trainer (`releases.json`)."""
-    usual = defaults.get(name)
-    found: int | None = usual.get(objective, usual[""]) if isinstance(usual, dict) else usual
-    return found
-
-
-def _set_reference(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:
-    job = builder.job
-    path = "rl.reference_model"
+    job, path, objective = reader.job, "rl.reference_model", str(reader.job.objective)
     if objective in ("dpo", "kto"):
         if job.method != "full":
-            builder.derived(path, False, "the base model without its adapter is the reference", "method")
+            reader.derived(path, False, "the base model without its adapter is the reference", "method")
         elif job.rl.precompute_reference:
-            builder.derived(path, False, "its log-probabilities are precomputed", "rl.precompute_reference")
+            reader.derived(path, False, "its log-probabilities are precomputed", "rl.precompute_reference")
         else:
-            builder.derived(path, True, f"{objective.upper()} keeps a frozen copy of the model", "objective")
+            reader.derived(path, True, f"{objective.upper()} keeps a frozen copy of the model", "objective")
     elif objective in ("grpo", "rloo"):
-        beta = arguments.number("beta", "kl_coef")
-        value = beta.value if beta else float(defaults.get("grpo_beta", 0.05 if objective == "rloo" else 0.0))
+        beta = reader.given(NUMBER, "beta", "kl_coef")
+        value = beta.value if beta else float(reader.defaults.get("grpo_beta", 0.05 if objective == "rloo" else 0.0))
         if value == 0 or job.method != "full":
-            builder.derived(path, False, "beta is 0" if value == 0 else "the adapter is switched off instead")
-        elif beta:
-            builder.from_entry(path, True, beta.entry, beta.key, "beta > 0 needs a frozen copy of the model")
+            reader.derived(path, False, "beta is 0" if value == 0 else "the adapter is switched off instead")
         else:
-            builder.default(path, True, f"default beta {value} of {builder.upstream} needs a frozen copy")
+            usual = f"default beta {value} of {reader.upstream} needs a frozen copy"
+            reader.set(path, beta, True, "beta > 0 needs a frozen copy of the model" if beta else usual)
     elif objective == "ppo":
-        builder.derived(path, job.method == "full", "PPO compares with the starting model", "objective")
-        reward = arguments.text("reward_model_path", "reward_model")
-        if reward:
-            builder.from_entry("rl.reward_model", reward.value, reward.entry, reward.key)
+        reader.derived(path, job.method == "full", "PPO compares with the starting model", "objective")
+        reader.bind((Key("rl.reward_model", ("reward_model_path", "reward_model"), TEXT),))
     else:
-        builder.derived(path, False, f"{objective} has no reference model", "objective")
+        reader.derived(path, False, f"{objective} has no reference model", "objective")
 
 
-def _set_online(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:
-    for path, key, keys in (
-        ("rl.generations", "num_generations", ("num_generations", "rloo_k")),
-        ("rl.completion_length", "max_completion_length", ("max_completion_length", "response_length")),
-    ):
-        given = arguments.integer(*keys, least=1)
-        if given:
-            builder.from_entry(path, given.value, given.entry, given.key)
-        elif key in defaults:
-            builder.default(path, 2 if objective == "rloo" and key == "num_generations" else defaults[key])
-    use_vllm = arguments.flag("use_vllm")
-    if not use_vllm or not use_vllm.value:
-        builder.default("rl.vllm", None)
-        return
-    mode = arguments.text("vllm_mode")
-    if mode:
-        builder.from_entry("rl.vllm", mode.value, mode.entry, mode.key)
-    else:
-        note = f"default vllm_mode of {builder.upstream}"
-        builder.from_entry("rl.vllm", defaults.get("vllm_mode", "server"), use_vllm.entry, use_vllm.key, note)
-    share = arguments.number("vllm_gpu_memory_utilization")
-    if share:
-        builder.from_entry("rl.vllm_gpu_memory_utilization", share.value, share.entry, share.key)
-    else:
-        builder.default("rl.vllm_gpu_memory_utilization", defaults.get("vllm_gpu_memory_utilization"))
-    sleep = arguments.flag("vllm_enable_sleep_mode")
-    if sleep:
-        builder.from_entry("rl.vllm_sleep", sleep.value, sleep.entry, sleep.key)
-    else:
-        builder.default("rl.vllm_sleep", False)
-
-
-def _set_target(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any]) -> None:
-    """What the decoder of an encoder-decoder reads, and whether its encoder is trained."""
-    frozen = arguments.flag("freeze_encoder")
-    if frozen and frozen.value:
-        builder.from_entry("trainable", [r"^(?!model\.encoder\.)"], frozen.entry, frozen.key, "the encoder is frozen")
-    target = arguments.integer("max_target_length", least=1)
-    if target:
-        builder.from_entry("target_length", target.value, target.entry, target.key)
-    elif "longest_target" in defaults:
-        note = "labels are not cut: the most that the decoder has positions for"
-        builder.assumed("target_length", defaults["longest_target"], note)
-    else:
-        builder.default("target_length", defaults.get("max_target_length"))
-
+RL: tuple[Row, ...] = (
+    *only(
+        _is(*ONLINE),
+        Key("rl.generations", ("num_generations", "rloo_k"), POSITIVE, _generations, back=NEVER),
+        Key(
+            "rl.completion_length", ("max_completion_length", "response_length"), POSITIVE,
+            _or_later("max_completion_length"), back=NEVER,
+        ),
+        _set_vllm,
+        *only(
+            lambda job: job.rl.vllm is not None,
+            Key(
+                "rl.vllm_gpu_memory_utilization", "vllm_gpu_memory_utilization", NUMBER,
+                lambda reader: reader.defaults.get("vllm_gpu_memory_utilization"),
+            ),
+            Key("rl.vllm_sleep", "vllm_enable_sleep_mode", FLAG, default=False),
+        ),
+    ),
+    Key(
+        "rl.prompt_length", "max_prompt_length", POSITIVE, _usual_length("max_prompt_length"), back=NEVER,
+        when=_is(*PREFERENCE, "grpo"),
+    ),
+    Key(
+        "rl.precompute_reference", "precompute_ref_log_probs", FLAG,
+        lambda reader: bool(reader.defaults.get("precompute_reference", False)), when=_is("dpo", "kto"),
+    ),
+    _set_reference,
+)  # fmt: skip
+"""`rl.*`: lengths, generations, reference model, colocated vLLM."""
 
 SAMPLING_RATE = 16000
 """Samples a second that Wav2Vec2's and HuBERT's extractors ask for (Wav2Vec2FeatureExtractor)."""
 
-
-def _set_sound(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any]) -> None:
-    """Samples of the longest recording that is kept, and whether the convolutions over them are trained."""
-    seconds = arguments.number("max_duration_in_seconds")
-    if seconds:
-        note = f"{seconds.key} at {SAMPLING_RATE} samples a second"
-        samples = round(seconds.value * SAMPLING_RATE)
-        builder.from_entry("sequence_length", samples, seconds.entry, seconds.key, note)
-    else:
-        builder.default("sequence_length", round(defaults["max_duration"] * SAMPLING_RATE))
-    frozen = arguments.flag("freeze_feature_encoder")
-    pattern = [r"^(?!.*feature_extractor\.)"]
-    if frozen and frozen.value:
-        builder.from_entry("trainable", pattern, frozen.entry, frozen.key, "the feature encoder is frozen")
-    elif not frozen and defaults.get("freeze_features"):
-        builder.default("trainable", pattern)
-
-
 ASSUMED_PROMPT = 512
 """Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, later dropped."""
 
+LENGTH_KEYS = (
+    "max_source_length", "max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length",
+    "model_max_len", "max_sequence_length", "data_max_length", "seq_length", "sequence_length",
+)  # fmt: skip
 
-def set_lengths(builder: JobBuilder, arguments: Arguments, defaults: dict[str, Any], objective: str) -> None:
-    """Fill `sequence_length`: prompt and completion together for online trainers, else the longest row."""
-    if objective in ONLINE:
-        whole = arguments.integer("vllm_max_model_length", "vllm_max_model_len", least=1)
-        completion = builder.job.rl.completion_length or 0
-        if builder.job.rl.prompt_length is None and whole and whole.value > completion:
-            note = f"{whole.key} less the completion"
-            builder.from_entry("rl.prompt_length", whole.value - completion, whole.entry, whole.key, note)
-        elif builder.job.rl.prompt_length is None:
-            note = f"prompts are not bounded; {ASSUMED_PROMPT} tokens"
-            builder.assumed("rl.prompt_length", ASSUMED_PROMPT, note)
-        total = (builder.job.rl.prompt_length or 0) + completion
-        builder.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
+
+def _set_online_length(reader: Reader) -> None:
+    """Prompt and completion together; vLLM's longest sequence bounds both."""
+    job, whole = reader.job, reader.given(POSITIVE, "vllm_max_model_length", "vllm_max_model_len")
+    completion = job.rl.completion_length or 0
+    if job.rl.prompt_length is None and whole and whole.value > completion:
+        reader.set("rl.prompt_length", whole, whole.value - completion, f"{whole.key} less the completion")
+    elif job.rl.prompt_length is None:
+        reader.assumed("rl.prompt_length", ASSUMED_PROMPT, f"prompts are not bounded; {ASSUMED_PROMPT} tokens")
+    total = (job.rl.prompt_length or 0) + completion
+    reader.derived("sequence_length", total, "prompt and completion", "rl.completion_length")
+
+
+def _set_source_and_target(reader: Reader) -> None:
+    """qlora.py's two lengths."""
+    source, target = reader.given(POSITIVE, "source_max_len"), reader.given(POSITIVE, "target_max_len")
+    if source and target and not reader.has_set("sequence_length"):
+        reader.set("sequence_length", target, source.value + target.value, "source_max_len and target_max_len")
+
+
+def _set_unbounded(reader: Reader) -> None:
+    unbounded, usual = reader.keys.raw("max_length", "max_seq_length"), _usual_length("max_length")(reader)
+    if reader.has_set("sequence_length"):
         return
-    if objective == "ctc":
-        _set_sound(builder, arguments, defaults)
-        return
-    if objective == "seq2seq":
-        _set_target(builder, arguments, defaults)
-    names = (
-        "max_source_length", "max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length",
-        "model_max_len", "max_sequence_length", "data_max_length", "seq_length", "sequence_length",
-    )  # fmt: skip
-    given = arguments.integer(*names, least=1)
-    if given:
-        builder.from_entry("sequence_length", given.value, given.entry, given.key)
-        return
-    source, target = arguments.integer("source_max_len", least=1), arguments.integer("target_max_len", least=1)
-    if source and target:
-        note = "source_max_len and target_max_len"
-        builder.from_entry("sequence_length", source.value + target.value, target.entry, target.key, note)
-        return
-    unbounded = arguments.raw("max_length", "max_seq_length")
     if unbounded is not None and unbounded.value is None:
-        note = "null: rows are never cut, the longest decides"
-        builder.from_entry("sequence_length", None, unbounded.entry, unbounded.key, note)
-    elif usual := _length(defaults, "max_length", objective):
-        builder.default("sequence_length", usual)
+        reader.set("sequence_length", unbounded, None, "null: rows are never cut, the longest decides")
+    elif usual is not LEAVE:
+        reader.default("sequence_length", usual)
     else:
-        builder.assumed("sequence_length", None, "no key bounds the length of a row")
+        reader.assumed("sequence_length", None, "no key bounds the length of a row")
+
+
+def _usual_target(reader: Reader) -> Any:
+    longest = reader.defaults.get("longest_target")
+    note = "labels are not cut: the most that the decoder has positions for"
+    return Assumed(longest, note) if longest is not None else reader.defaults.get("max_target_length")
+
+
+def _set_frozen_features(reader: Reader) -> None:
+    """Whether the convolutions over samples are trained."""
+    frozen, pattern = reader.given(FLAG, "freeze_feature_encoder"), [r"^(?!.*feature_extractor\.)"]
+    if frozen.value if frozen else reader.defaults.get("freeze_features"):
+        reader.set("trainable", frozen, pattern, "the feature encoder is frozen" if frozen else "")
+
+
+def _samples(seconds: float, _job: Job) -> int:
+    return round(seconds * SAMPLING_RATE)
+
+
+LENGTHS: tuple[Row, ...] = (
+    *only(_is(*ONLINE), _set_online_length),
+    *only(
+        _is("ctc"),
+        Key(
+            "sequence_length", "max_duration_in_seconds", NUMBER,
+            lambda reader: _samples(reader.defaults["max_duration"], reader.job), _samples, NEVER,
+            note=f"max_duration_in_seconds at {SAMPLING_RATE} samples a second",
+        ),
+        _set_frozen_features,
+    ),
+    *only(
+        _is("seq2seq"),
+        Key(
+            "trainable", "freeze_encoder", FLAG, to={True: [r"^(?!model\.encoder\.)"]}, back=NEVER,
+            note="the encoder is frozen",
+        ),
+        Key("target_length", "max_target_length", POSITIVE, _usual_target, back=NEVER),
+    ),
+    *only(
+        lambda job: job.objective not in (*ONLINE, "ctc"),
+        Key("sequence_length", LENGTH_KEYS, POSITIVE),
+        _set_source_and_target,
+        _set_unbounded,
+    ),
+)  # fmt: skip
+"""`sequence_length`: prompt and completion together for online trainers, else the longest row; what a decoder reads."""

@@ -13,7 +13,7 @@ from ...upstream.unsloth import CUT_CROSS_ENTROPY, FUSED_LOSS, NAME
 
 if TYPE_CHECKING:
     from ..core.arguments import Given
-    from .training_arguments import Run
+    from ..core.bindings.reader import Reader
 
 PARTS = ["qkv", "o", "mlp"]
 
@@ -22,28 +22,28 @@ LAYER = ["norm", "rope"]
 rope_embedding.py: both gradients in place)."""
 
 
-def set_unsloth(run: Run, given: Given, release: str, checkpointing: str) -> None:
+def set_unsloth(reader: Reader, given: Given, release: str, checkpointing: str) -> None:
     """What Unsloth decides, over what was read before: checkpointing, kernels, attention, the loss of plain training.
 
     `release` is the one that the tool is of, unless another is stated.
     Adapters are float32 over a base that stays as it was loaded. Layers with LoRA run in Unsloth's functions where
     `lora_dropout` is 0 (fused_lora.py). Its loss needs labels, which smoothing keeps from the model.
     """
-    builder, job = run.builder, run.builder.job
+    job = reader.job
     if not job.versions.get(NAME):
-        builder.versions({NAME: release}, {}, "what loads the model")
-    run.put("framework", given, NAME, "Unsloth loads the model and wraps it")
-    run.put("activation_checkpointing", given, checkpointing, "Unsloth's checkpointing")
+        reader.versions({NAME: release}, {}, "what loads the model")
+    reader.set("framework", given, NAME, "Unsloth loads the model and wraps it")
+    reader.set("activation_checkpointing", given, checkpointing, "Unsloth's checkpointing")
     if job.attention == "eager":
-        run.put("attention", given, "sdpa", "Unsloth's attention")
-    run.put("liger_kernels", given, True, "Unsloth's norms and rotary embedding, which allocate as Liger's do")
-    run.put("liger_parts", given, LAYER, "Unsloth's norms and rotary embedding")
+        reader.set("attention", given, "sdpa", "Unsloth's attention")
+    reader.set("liger_kernels", given, True, "Unsloth's norms and rotary embedding, which allocate as Liger's do")
+    reader.set("liger_parts", given, LAYER, "Unsloth's norms and rotary embedding")
     if job.adapter is not None:
-        run.put("adapter.prepare_kbit", given, False, "Unsloth leaves the base as it was loaded")
+        reader.set("adapter.prepare_kbit", given, False, "Unsloth leaves the base as it was loaded")
         if job.adapter.type == "lora":
-            run.put("adapter.kernels", given, [] if job.adapter.dropout else PARTS, "Unsloth's functions")
+            reader.set("adapter.kernels", given, [] if job.adapter.dropout else PARTS, "Unsloth's functions")
     if job.objective in ("sft", "pretrain") and job.loss.kernel != "smoothed":
-        run.put("loss.kernel", given, _loss(job.versions[NAME]), "Unsloth's loss")
+        reader.set("loss.kernel", given, _loss(job.versions[NAME]), "Unsloth's loss")
 
 
 def _loss(release: str) -> str:

@@ -40,12 +40,6 @@ SHORTHANDS = {
 """Field -> the key that may hold it alone (`loss: liger`), as `job_schema` reads it."""
 
 
-def recognise(document: Document) -> bool:
-    """The top-level key `gpulint` with a job version."""
-    node = document.root.get("gpulint")
-    return node is not None and isinstance(node.value, str) and node.value.startswith("job/")
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a job file. Raises SourceError at the key that is wrong."""
     root = document.root
@@ -175,4 +169,4 @@ def _field(path: str, reading: Reading, value: Any) -> Keys | None:
 TABLE = Table((), {path: partial(_field, path) for path in field_paths()}, brings=_brought, nulls=True)
 """A key is a field, which pydantic reads."""
 
-FORMAT = Format.of_table(NAME, "gpulint job file", UPSTREAM, recognise, read, TABLE, "`hardware`")
+FORMAT = Format.of_table(NAME, "gpulint job file", UPSTREAM, read, TABLE, "`hardware`")

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream import llamafactory, transformers
 from ...upstream.behaviour import default_of
+from ..accelerate.elsewhere import sharded_elsewhere
+from ..core.backends.deepspeed import chooses_file, zero_keys
 from ..core.backends.trainer import BATCH, model
-from ..core.bindings.changes import wanted_keys
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, only
 from ..core.format import Format, Problem, Reading
-from ..core.key_changes import OFFLOADS, ZERO, chooses_file, trainer_offload, zero_keys
+from ..core.key_changes import OFFLOADS, ZERO, trainer_offload
 from ..core.keys import default, key_problems
 from ..hf_trainer import image_inputs
-from ..hf_trainer.launch_edits import writer
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
-from ..hf_trainer.trainer_reader import TrainerReader, as_step, run_of
-from ..hf_trainer.training_arguments import set_compile, set_evaluation, set_optimizer, set_precision, smooths
+from ..hf_trainer.trainer_reader import TrainerReader, trainer_rows
+from ..hf_trainer.training_arguments import COMPILE, OPTIMIZER, PRECISION, launch_of_run, set_evaluation, smooths
 from ..hf_trainer.unsloth import set_unsloth
 from .inference import FLASH, INFERENCE, UPSTREAM, infers
 from .megatron import is_megatron, set_megatron
@@ -51,30 +51,7 @@ FORMER_PROGRAM = "train_bash.py"
 FORMER_VERSIONS = {"llamafactory": "0.6.3", "transformers": "4.39.3", "peft": "0.10.0"}
 """Up to 0.7.0 runs were started by `src/train_bash.py`: the last release before sdpa came back, and what it allowed."""
 
-_OWN = frozenset(
-    {
-        "finetuning_type", "infer_backend", "export_dir", "cutoff_len", "quantization_bit", "lora_target", "lora_rank",
-        "neat_packing", "pref_loss", "use_galore", "use_apollo", "use_badam", "flash_attn", "enable_liger_kernel",
-        "freeze_trainable_layers", "disable_gradient_checkpointing", "val_size", "dataset_dir", "adapter_name_or_path",
-        "predict_with_generate", "vllm_maxlen", "pure_bf16",
-    }
-)  # fmt: skip
-"""Keys that only LLaMA-Factory has."""
-
 _STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward", "ppo": "ppo", "dpo": "dpo", "kto": "kto"}
-
-
-def recognise(document: Document) -> bool:
-    """`model_name_or_path` and `stage`, or a key that only LLaMA-Factory has, or a chat template with a backend."""
-    keys = set(document.root.keys())
-    if document.syntax == "toml" or "model_name_or_path" not in keys:
-        return False
-    stage = document.root.get("stage")
-    return bool(
-        keys & {"finetuning_type", "infer_backend", "export_dir"}
-        or (stage is not None and stage.is_scalar and stage.value in _STAGES)
-        or ("template" in keys and keys & _OWN)
-    )
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -166,7 +143,7 @@ def _usual(name: str, key: str, newest: Any) -> Callable[[Reader], Default]:
 
 
 def _set_smoothing(reader: Reader) -> None:
-    smooths(run_of(reader), reader.job.objective)
+    smooths(reader, reader.job.objective)
 
 
 def _compares(job: Job) -> bool:
@@ -185,7 +162,7 @@ _KERNELS = (
         "attention", "flash_attn", FLAG, _usual("attention", "flash_attn", DEFAULTS["attention"]),
         {True: "flash_attention_2", False: "eager"}, NEVER, note="a switch up to 0.6.3",
     ),
-    as_step(set_compile),
+    trainer_rows(*COMPILE),
     Key("liger_kernels", _LIGER, FLAG, default=False, back=NEVER),
     _set_smoothing,
     Key("loss.kernel", _LIGER, FLAG, to={True: "liger"}, when=_is_plain),
@@ -221,14 +198,13 @@ _LENGTHS = (
 
 def _set_evaluation(reader: Reader) -> None:
     accuracy = reader.on("compute_accuracy") is not None and reader.on("predict_with_generate") is None
-    set_evaluation(run_of(reader), metrics=accuracy, trainers=())
+    set_evaluation(reader, metrics=accuracy, trainers=())
 
 
 def _set_sharding(reader: Reader) -> None:
-    run = run_of(reader)
-    set_sharding(run, run.launch)
+    set_sharding(reader, launch_of_run(reader))
     if given := reader.on("use_unsloth"):
-        set_unsloth(run, given, UNSLOTH, "offload")
+        set_unsloth(reader, given, UNSLOTH, "offload")
 
 
 _DEEPSPEED_FILES = {
@@ -314,16 +290,16 @@ TABLE = Table(
             _is_trained,
             _set_objective,
             *BATCH,
-            as_step(set_precision),
+            trainer_rows(*PRECISION),
             _set_float8,
             *METHOD,
-            as_step(set_optimizer),
+            trainer_rows(*OPTIMIZER),
             set_low_rank,
             _set_checkpointing,
             Key("reentrant", "use_reentrant_gc", FLAG, default=True, back=NEVER),
             *_KERNELS,
             *_LENGTHS,
-            lambda reader: image_inputs.at_most(run_of(reader), "image_max_pixels", default(NAME, "image_max_pixels")),
+            lambda reader: image_inputs.at_most(reader, "image_max_pixels", default(NAME, "image_max_pixels")),
             *RL,
             _set_evaluation,
             _set_sharding,
@@ -343,8 +319,7 @@ TABLE = Table(
     together={("method", "weights.quantization.method", "adapter.r"): method_keys},
     zero=_zero,
     refuses=lambda reading, changes: infers(reading.job) and any(not path.startswith("inference.") for path in changes),
+    elsewhere=sharded_elsewhere(),
 )
 
-describe, edits = writer(lambda reading, changes: wanted_keys(TABLE, reading, changes))
-
-FORMAT = Format(NAME, "LLaMA-Factory config", UPSTREAM, recognise, read, describe, edits, table=TABLE)
+FORMAT = Format.of_table(NAME, "LLaMA-Factory config", UPSTREAM, read, TABLE)

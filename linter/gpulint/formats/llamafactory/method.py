@@ -14,8 +14,7 @@ from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, TEX
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Written, only
 from ..core.model_facts import find_model
 from ..hf_trainer.peft_types import FACTORY, set_tuner
-from ..hf_trainer.trainer_reader import run_of
-from ..hf_trainer.training_arguments import mixed_precision
+from ..hf_trainer.training_arguments import launch_of_run, mixed_precision
 from .inference import UPSTREAM
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _bitsandbytes(bits: int, _job: Job) -> Any:
 
 
 def _stored(reader: Reader) -> Derived:
-    dtype = "bfloat16" if reader.on("pure_bf16") else mixed_precision(run_of(reader))[0]
+    dtype = "bfloat16" if reader.on("pure_bf16") else mixed_precision(reader)[0]
     note = "packed weights are stored in the compute dtype"
     return Derived(dtype or "bfloat16", note, "precision.autocast")
 
@@ -92,7 +91,7 @@ def _grown(key: str) -> Key:
 def _set_oft(reader: Reader) -> None:
     kind = reader.given(TEXT, "finetuning_type")
     if kind and reader.job.method == "oft":
-        set_tuner(run_of(reader), kind, FACTORY)
+        set_tuner(reader, kind, FACTORY)
 
 
 _ADAPTER = (
@@ -193,7 +192,7 @@ def _set_dtypes(reader: Reader) -> None:
 
 def _is_zero3(reader: Reader) -> bool:
     """Whether DeepSpeed will run stage 3, before the DeepSpeed config is applied."""
-    given, launch = reader.keys.raw("deepspeed"), run_of(reader).launch
+    given, launch = reader.keys.raw("deepspeed"), launch_of_run(reader)
     if given is None or not given.value:
         return launch is not None and launch.stage == 3
     if given.entry.value.is_mapping:

@@ -40,19 +40,6 @@ if TYPE_CHECKING:
 NAME = "megatron_bridge"
 UPSTREAM = "Megatron-Bridge 0.7.0"
 
-_SECTIONS = frozenset({"ddp", "dist", "rng", "scheduler", "logger", "checkpoint", "dataset", "peft", "mixed_precision"})
-"""Sections of ConfigContainer beside `train`, `model` and `optimizer`."""
-
-
-def recognise(document: Document) -> bool:
-    """`train` with its iterations or batches beside sections of a ConfigContainer."""
-    root = document.root
-    train = root.get("train")
-    if document.syntax != "yaml" or train is None or not train.is_mapping:
-        return False
-    counted = not {"train_iters", "global_batch_size", "micro_batch_size"}.isdisjoint(train.keys())
-    return counted and len(_SECTIONS.intersection(map(str, root.keys()))) >= 2
-
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run; the model is not known where only the recipe names it."""
@@ -158,6 +145,4 @@ TABLE = Table(
     ignored=frozenset({"checkpoint_policy"}),
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "Megatron-Bridge overrides", UPSTREAM, recognise, read, TABLE, "not in the file: torchrun"
-)
+FORMAT = Format.of_table(NAME, "Megatron-Bridge overrides", UPSTREAM, read, TABLE, "not in the file: torchrun")

@@ -59,11 +59,7 @@ UPSTREAM = "Megatron-LM core 0.20.0"
 FORKED_FROM = "0.2.0"
 """The release that Megatron-DeepSpeed has in its tree (megatron/core/package_info.py at 4efb479d)."""
 
-_SIGNS = frozenset(
-    {"num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "tensor_model_parallel_size"}
-)
-
-_OTHERS = {
+_UNREAD = {
     "perform_rl_step": "reinforcement learning of Megatron-LM: gpulint does not know its phases",
     "rollout_batch_size": "reinforcement learning around Megatron-LM: gpulint does not know its phases",
     "num_tokens_to_generate": "an inference script of Megatron-LM",
@@ -89,17 +85,6 @@ def normal(document: Document) -> Document:
     return document._replace(roots=[root])
 
 
-def recognise(document: Document) -> bool:
-    """MODEL_ARGS with Megatron's options, or flags most of which are."""
-    node = document.root.get("MODEL_ARGS")
-    if node is not None:
-        return node.is_mapping
-    if document.syntax != "flags":
-        return False
-    written = document.root.keys()
-    return len(_SIGNS & {str(key).replace("-", "_") for key in written}) >= 3
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for other scripts, and models that a Job cannot say."""
     options = normal(document)
@@ -116,7 +101,7 @@ def read(document: Document, project: Project) -> Reading:
 def _refuse(reader: Reader) -> None:
     """Raises NoJobError for what a Job cannot say."""
     path = reader.document.path
-    for key, reason in _OTHERS.items():
+    for key, reason in _UNREAD.items():
         given = reader.keys.raw(key)
         if given is not None and given.value not in (None, False, 0):
             raise NoJobError(path, reason)
@@ -371,6 +356,4 @@ def _passes(key: str, close: str, known: Collection[str]) -> bool:
     return negated or not close or any(option.startswith(key) for option in known)
 
 
-FORMAT = Format.of_table(
-    NAME, "Megatron-LM options", UPSTREAM, recognise, read, TABLE, "not in the options: the launcher"
-)
+FORMAT = Format.of_table(NAME, "Megatron-LM options", UPSTREAM, read, TABLE, "not in the options: the launcher")

@@ -16,8 +16,8 @@ from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, pretrains, runs_on
 from ..core.bindings.kinds import ANYTHING, FLAG, POSITIVE, TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import Default, Derived, Fixed, Key, Table
-from ..core.bindings.spelling import OPTIMIZERS, optimizer
+from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table
+from ..core.bindings.spelling import DTYPE, OPTIMIZERS, optimizer
 from ..core.flat_keys import unknown_flat_keys
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.key_changes import OFFLOADS, ZERO
@@ -50,28 +50,6 @@ _OPTIMIZER = optimizer(
 
 def _name(key: Any) -> str:
     return str(key).replace("-", "_")
-
-
-_PART = frozenset(
-    {
-        "train_iters", "lr_decay_iters", "data_impl", "checkpoint_activations", "partition_activations", "eval_iters",
-        "pipe_parallel_size", "model_parallel_size", "synchronize_each_layer", "distributed_backend",
-    }
-)  # fmt: skip
-"""Keys of NeoX's own, of which a part of a run has several beside its DeepSpeed keys."""
-
-
-def recognise(document: Document) -> bool:
-    """`num-layers` beside parallel sizes or NeoX's batch key; a part of a run has its training keys and DeepSpeed's."""
-    names = {_name(key) for key in document.root.keys()}  # noqa: SIM118
-    if document.syntax != "yaml" or names & {"extends", "tensor_model_parallel_size"}:
-        return False
-    if "num_layers" not in names:
-        return len(names & _PART) >= 3 and bool(names & {"zero_optimization", "train_micro_batch_size_per_gpu"})
-    return bool(
-        names & {"pipe_parallel_size", "model_parallel_size", "gpt_j_residual", "train_micro_batch_size_per_gpu"}
-        and names & {"hidden_size", "num_attention_heads"}
-    )
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -225,8 +203,6 @@ def _spelled(reading: Reading, key: str) -> str:
     return (same or (head.replace("_", "-") if dashes else head)) + dot + tail
 
 
-_PRECISIONS = {"fp16": "float16", "bfloat16": "bfloat16"}
-
 TABLE = Table(
     (
         *runs_on(),
@@ -243,8 +219,8 @@ TABLE = Table(
         Fixed("gradient_accumulation_steps", 1),
         _set_deepspeed,
         Key(
-            "weights.dtype", "precision", TEXT, Default("float32", "neither fp16 nor bf16 is on"),
-            lambda word, _: _PRECISIONS.get(word, "float32"),
+            "weights.dtype", "precision", DTYPE, Default("float32", "neither fp16 nor bf16 is on"), back=NEVER,
+            other="float32",
         ),
         Fixed(
             "precision.master_weights", Derived(True, "DeepSpeed keeps fp32 masters", "weights.dtype"), when=_has_half
@@ -268,6 +244,4 @@ TABLE = Table(
     spelled=_spelled,
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "GPT-NeoX config", UPSTREAM, recognise, read, TABLE, "num_nodes x num_gpus, or a comment"
-)
+FORMAT = Format.of_table(NAME, "GPT-NeoX config", UPSTREAM, read, TABLE, "num_nodes x num_gpus, or a comment")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.arguments import Arguments
-from ..hf_trainer.training_arguments import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.arguments import Given
-    from ..core.bindings.reader import Reader
-    from ..core.bindings.rows import Step
 
 _ALIASES = {
     "model_name_or_path": ("model", "model_id_or_path", "model_type"),
@@ -36,13 +31,3 @@ class SwiftArguments(Arguments):
     def raw(self, *names: str) -> Given | None:
         """The first of `names` that the file has, whatever its value (null included)."""
         return super().raw(*(alias for name in names for alias in _ALIASES.get(name, (name,))))
-
-
-def run_of(reader: Reader) -> Run:
-    """What functions of the Trainer's arguments read and fill."""
-    return Run(reader, reader.keys, reader.project, reader.reading, dict(reader.defaults))
-
-
-def trainer_step(function: Callable[[Run], Any]) -> Step:
-    """A function of the Trainer's arguments as a step."""
-    return lambda reader: function(run_of(reader))

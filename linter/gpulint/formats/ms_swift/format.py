@@ -21,9 +21,10 @@ from ..core.key_changes import OFFLOADS, ZERO
 from ..core.keys import key_problems
 from ..hf_trainer import image_inputs, trl
 from ..hf_trainer.format import _set_loss as set_loss
-from ..hf_trainer.peft_arguments import set_dtype
-from ..hf_trainer.training_arguments import set_checkpointing, set_compile, set_model, set_optimizer, set_precision
-from .arguments import SwiftArguments, run_of, trainer_step
+from ..hf_trainer.peft_arguments import WEIGHTS
+from ..hf_trainer.trainer_reader import trainer_rows
+from ..hf_trainer.training_arguments import CHECKPOINTING, COMPILE, MODEL, OPTIMIZER, PRECISION
+from .arguments import SwiftArguments
 from .model import ATTENTION, tuning
 from .parallel import SHARDING
 
@@ -52,18 +53,6 @@ _TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "
           "grpo": "grpo", "gkd": "sft"}  # fmt: skip
 SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
 """Keys that say how a model is tuned, as no other tool does."""
-
-_OTHERS = frozenset({"stage", "finetuning_type", "template", "base_model", "model_name_or_path", "recipe"})
-
-
-def recognise(document: Document) -> bool:
-    """A flat YAML file with `model` and the kind of tuning in ms-swift's words."""
-    root = document.root
-    keys = set(root.keys())
-    model = root.get("model")
-    if document.syntax not in ("yaml", "json") or keys & _OTHERS or model is None:
-        return False
-    return model.is_scalar and not SIGNS.isdisjoint(keys)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -108,7 +97,7 @@ class _Plain:
 
 
 def _set_loss(reader: Reader) -> None:
-    set_loss(run_of(reader), _Plain, str(reader.job.objective))  # type: ignore[arg-type]
+    set_loss(reader, _Plain, str(reader.job.objective))
 
 
 def _set_galore(reader: Reader) -> None:
@@ -175,7 +164,9 @@ ROWS_OF_DATA = (
 
 def set_rl(reader: Reader) -> None:
     """What TRL's trainers do, by their defaults in ms-swift."""
-    trl.set_rl(reader, reader.keys, DEFAULTS, str(reader.job.objective))
+    trainer = reader.beside(reader.document, reader.keys)
+    trainer.defaults = DEFAULTS
+    trainer.bind(trl.RL)
 
 
 def _set_sleep(reader: Reader) -> None:
@@ -262,20 +253,20 @@ TABLE = Table(
         Fixed("kind", Derived("training", "a training command")),
         packages(VERSIONS, UPSTREAM),
         set_objective,
-        trainer_step(set_precision),
-        trainer_step(set_model),
-        trainer_step(set_dtype),
+        trainer_rows(*PRECISION),
+        trainer_rows(*MODEL),
+        trainer_rows(*WEIGHTS),
         *ATTENTION,
         *tuning(),
-        trainer_step(set_optimizer),
+        trainer_rows(*OPTIMIZER),
         _set_galore,
-        trainer_step(set_checkpointing),
-        trainer_step(set_compile),
+        trainer_rows(*CHECKPOINTING),
+        trainer_rows(*COMPILE),
         _set_loss,
         _set_weighed_loss,
         *ROWS_OF_DATA,
         *ROLLOUT,
-        trainer_step(lambda run: image_inputs.at_most(run, "max_pixels")),
+        lambda reader: image_inputs.at_most(reader, "max_pixels"),
         *SHARDING,
     ),
     says={
@@ -299,6 +290,4 @@ TABLE = Table(
     zero=_zero_keys,
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "ms-swift arguments", UPSTREAM, recognise, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
-)
+FORMAT = Format.of_table(NAME, "ms-swift arguments", UPSTREAM, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`")

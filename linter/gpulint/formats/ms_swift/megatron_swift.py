@@ -37,10 +37,10 @@ from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, onl
 from ..core.bindings.spelling import DTYPE
 from ..core.format import Format, NoJobError, Reading
 from ..core.keys import key_problems
-from ..hf_trainer.training_arguments import set_model
+from ..hf_trainer.trainer_reader import trainer_rows
+from ..hf_trainer.training_arguments import MODEL
 from ..megatron.model import MODULES
 from . import format as ms_swift
-from .arguments import trainer_step
 from .model import tuning
 
 if TYPE_CHECKING:
@@ -57,18 +57,6 @@ NAME = "megatron_swift"
 UPSTREAM = ms_swift.UPSTREAM
 VERSIONS = {"megatron": "0.16", "transformers": "5.23.0", "peft": "0.15"}
 """The oldest that its requirements/megatron.txt takes."""
-
-_SIGNS = frozenset({"micro_batch_size", "global_batch_size", "tensor_model_parallel_size", "recompute_granularity"})
-
-
-def recognise(document: Document) -> bool:
-    """A flat YAML file with `model`, an argument of Megatron's, and the kind of tuning in ms-swift's words."""
-    root = document.root
-    model = root.get("model")
-    if document.syntax not in ("yaml", "json") or model is None or not model.is_scalar:
-        return False
-    keys = set(root.keys())
-    return len(_SIGNS & keys) >= 2 and not keys.isdisjoint({*ms_swift.SIGNS, "dataset", "mcore_model"})
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -147,7 +135,7 @@ TABLE = Table(
         ),
         *mixed_precision(),
         ms_swift.set_objective,
-        trainer_step(set_model),
+        trainer_rows(*MODEL),
         *tuning(usual="full"),
         _set_targets,
         *layout(),
@@ -195,5 +183,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "Megatron-SWIFT arguments", UPSTREAM, recognise, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
+    NAME, "Megatron-SWIFT arguments", UPSTREAM, read, TABLE, "`NPROC_PER_NODE`, `CUDA_VISIBLE_DEVICES`"
 )

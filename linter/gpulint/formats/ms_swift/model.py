@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, TEXT
 from ..core.bindings.rows import Default, Derived, Fixed, Key, among
 from ..core.bindings.spelling import attention
-from ..hf_trainer.peft_arguments import set_adapter
+from ..hf_trainer.peft_arguments import ADAPTER
 from ..hf_trainer.peft_types import SWIFT, Tuner, is_pair, set_tuner, set_vera_targets
-from .arguments import run_of, trainer_step
+from ..hf_trainer.trainer_reader import trainer_rows
 
 if TYPE_CHECKING:
     from ..core.bindings.reader import Reader
@@ -32,7 +32,7 @@ def tuning(usual: str = "lora") -> tuple[Row, ...]:
         Key("method", _TUNER, TEXT, usual, lambda word, _: "full" if word == "full" else "lora", among("full", "lora")),
         _set_quantization,
         Fixed("weights.quantization", None),
-        trainer_step(set_adapter),
+        trainer_rows(*ADAPTER),
         _set_tuner,
         Fixed(
             "trainable", Derived(None, "the adapter alone", "method"), when=lambda job: job.method != "full",
@@ -63,9 +63,9 @@ def _set_tuner(reader: Reader) -> None:
     if job.adapter is not None and regex:
         reader.set("adapter.targets", regex)
     if kind and job.method == "lora" and not is_pair(kind.value):
-        set_tuner(run_of(reader), kind, SWIFT.get(kind.value, Tuner()))
+        set_tuner(reader, kind, SWIFT.get(kind.value, Tuner()))
         if kind.value == "vera":
-            set_vera_targets(run_of(reader), kind)
+            set_vera_targets(reader, kind)
 
 
 _FROZEN = {

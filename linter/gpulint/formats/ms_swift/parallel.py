@@ -15,7 +15,6 @@ from ..core.world_size import set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.values import Reference
 from ..hf_trainer.sharding import auto_values, set_deepspeed
-from .arguments import run_of
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -49,9 +48,9 @@ def _set_deepspeed(reader: Reader) -> None:
         ships = f"{reader.upstream} ships" if given.value not in _FORMER else "ms-swift 2.5.0 shipped"
         reference = Reference(given.entry, given.key, f"{given.value} as {ships} it")
         document = plain_document(shipped, given.value)
-        reader.reading.problems += apply(reader, document, auto_values(run_of(reader)), reference=reference)
+        reader.reading.problems += apply(reader, document, auto_values(reader), reference=reference)
     elif given:
-        set_deepspeed(run_of(reader), given)
+        set_deepspeed(reader, given)
     else:
         reader.default("parallelism.zero", None)
 

@@ -36,16 +36,6 @@ _DPO_LOSSES = {"DPOLoss": "dpo", "HingeLoss": "dpo", "IPOLoss": "dpo", "KTOPairL
                "SimPOLoss": "simpo"}  # fmt: skip
 
 
-def recognise(document: Document) -> bool:
-    """A YAML file with `llm_backbone` and a section of the experiment."""
-    root = document.root
-    return (
-        document.syntax == "yaml"
-        and root.entry("llm_backbone") is not None
-        and not {"architecture", "training", "problem_type"}.isdisjoint(root.keys())
-    )
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of an experiment. Raises NoJobError where it is to run on the CPU."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -223,5 +213,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "H2O LLM Studio experiment", UPSTREAM, recognise, read, TABLE, "`environment.gpus`"
+    NAME, "H2O LLM Studio experiment", UPSTREAM, read, TABLE, "`environment.gpus`"
 )  # fmt: skip

@@ -30,19 +30,9 @@ if TYPE_CHECKING:
 NAME = "lingua"
 UPSTREAM = "lingua 437d680"
 
-_SIGNS = frozenset({"fsdp_type", "model_dtype", "selective_activation_checkpointing", "dp_shard", "dp_replicate"})
 _ROWS = re.compile(r"(?<![0-9])(\d{2,3})k(?![a-z0-9])", re.IGNORECASE)
 _SPECIAL = 256
 """Tokens that lingua's TikTokenTokenizer puts behind those of its file."""
-
-
-def recognise(document: Document) -> bool:
-    """`distributed` with lingua's keys beside `model` or `data` with a batch."""
-    root = document.root
-    section = root.get("distributed")
-    if document.syntax not in ("yaml", "flags") or section is None or not section.is_mapping:
-        return False
-    return not _SIGNS.isdisjoint(section.keys()) and root.find("data.batch_size") is not None
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -199,5 +189,5 @@ TABLE = Table(
 )
 
 FORMAT = Format.of_table(
-    NAME, "lingua config", UPSTREAM, recognise, read, TABLE, "dp_replicate x dp_shard x tp_size"
+    NAME, "lingua config", UPSTREAM, read, TABLE, "dp_replicate x dp_shard x tp_size"
 )  # fmt: skip

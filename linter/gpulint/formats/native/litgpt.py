@@ -44,18 +44,6 @@ _TRAINS = {
 """The commands that train, by what."""
 
 
-def recognise(document: Document) -> bool:
-    """`train` beside a checkpoint folder with LitGPT's devices or LoRA keys, or beside the name of a model."""
-    keys = set(document.root.keys())
-    train = document.root.get("train")
-    if document.syntax != "yaml" or train is None or not train.is_mapping:
-        return False
-    inside = set(train.keys())
-    if not inside & {"global_batch_size", "micro_batch_size", "max_seq_length", "max_tokens", "lr_warmup_steps"}:
-        return False
-    return bool("checkpoint_dir" in keys or ("model_name" in keys and keys & {"tokenizer_dir", "out_dir", "num_nodes"}))
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for commands that train nothing."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -280,4 +268,4 @@ TABLE = Table(
     total="train.global_batch_size",
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "LitGPT config", UPSTREAM, recognise, read, TABLE, "devices x num_nodes")
+FORMAT = Format.of_table(NAME, "LitGPT config", UPSTREAM, read, TABLE, "devices x num_nodes")

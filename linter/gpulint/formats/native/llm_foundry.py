@@ -39,24 +39,6 @@ _OPTIMIZER = optimizer(
 )
 
 
-def recognise(document: Document) -> bool:
-    """`model.name` of a causal model or T5 beside `train_loader`, at the top or below an mcli run's `parameters`.
-
-    The BERT example of mosaicml/examples (`hf_bert`, `mosaic_bert`) has the same sections and a `main.py` of its own.
-    """
-    root = document.root
-    if document.syntax != "yaml":
-        return False
-    if root.get("command") is not None and "llm-foundry" in str((root.get("command") or root).value):
-        return root.get("image") is not None or root.get("compute") is not None
-    inner = root.get("parameters")
-    section = inner if inner is not None and inner.is_mapping else root
-    name = section.find("model.name")
-    if name is None or str(name.value.value).endswith("_bert"):
-        return False
-    return section.get("max_seq_len") is not None and section.get("train_loader") is not None
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run of train.py."""
     whole = interpolated(document)
@@ -243,5 +225,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "LLM Foundry config", UPSTREAM, recognise, read, TABLE, "compute.gpus of an mcli run"
+    NAME, "LLM Foundry config", UPSTREAM, read, TABLE, "compute.gpus of an mcli run"
 )  # fmt: skip

@@ -31,14 +31,6 @@ _TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 """The layers that `maybe_lora` makes, under the names of Transformers."""
 
 
-def recognise(document: Document) -> bool:
-    """`model_id_or_path` beside mistral-finetune's data or its adapter."""
-    root = document.root
-    if document.syntax not in ("yaml", "flags") or root.get("model_id_or_path") is None:
-        return False
-    return any(root.find(key) is not None for key in ("data.instruct_data", "lora.rank", "save_adapters", "run_dir"))
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a fine-tune."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -122,5 +114,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "mistral-finetune config", UPSTREAM, recognise, read, TABLE, "not in the file: torchrun"
+    NAME, "mistral-finetune config", UPSTREAM, read, TABLE, "not in the file: torchrun"
 )  # fmt: skip

@@ -28,15 +28,6 @@ NAME = "nanotron"
 UPSTREAM = "nanotron 0.4"
 
 
-def recognise(document: Document) -> bool:
-    """`parallelism` with dp beside `tokens` and `model.model_config`."""
-    root = document.root
-    parallel = root.get("parallelism")
-    if document.syntax != "yaml" or parallel is None or not parallel.is_mapping:
-        return False
-    return root.get("tokens") is not None and root.find("model.model_config") is not None and "dp" in parallel.keys()  # noqa: SIM118
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -155,4 +146,4 @@ TABLE = Table(
     ),
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "nanotron config", UPSTREAM, recognise, read, TABLE, "dp x tp x pp")
+FORMAT = Format.of_table(NAME, "nanotron config", UPSTREAM, read, TABLE, "dp x tp x pp")

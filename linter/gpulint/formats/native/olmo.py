@@ -35,19 +35,6 @@ _EVERY = {"one_in_two": 2, "one_in_three": 3, "one_in_four": 4, "one_in_eight": 
 _MOST = ("two_in_three", "three_in_four")
 
 
-def recognise(document: Document) -> bool:
-    """`model` with OLMo's sizes beside `optimizer` and a batch key."""
-    root = document.root
-    model = root.get("model")
-    if document.syntax != "yaml" or model is None or not model.is_mapping or root.get("max_duration") is None:
-        return False
-    return model.get("d_model") is not None and (
-        model.get("mlp_ratio") is not None
-        or model.get("mlp_hidden_size") is not None
-        or model.get("max_sequence_length") is not None
-    )
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run."""
     whole = interpolated(document)
@@ -175,4 +162,4 @@ TABLE = Table(
     total="global_train_batch_size",
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "OLMo config", UPSTREAM, recognise, read, TABLE, "not in the file: the launcher")
+FORMAT = Format.of_table(NAME, "OLMo config", UPSTREAM, read, TABLE, "not in the file: the launcher")

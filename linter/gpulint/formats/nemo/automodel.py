@@ -47,19 +47,6 @@ _UNCUT = (None, False, "do_not_truncate")
 """Values of `truncation` with which a tokenizer cuts nothing to `seq_length`: its data sets' default is one of them."""
 
 
-def recognise(document: Document) -> bool:
-    """A YAML file with a model section and a `step_scheduler`, or a target of the package."""
-    root = document.root
-    model = root.get("model")
-    if document.syntax != "yaml" or model is None or not model.is_mapping:
-        return False
-    scheduler = root.get("step_scheduler")
-    if scheduler is not None and scheduler.is_mapping and model.get("_component_") is None:
-        return True
-    target = model.get("_target_")
-    return target is not None and str(target.value).startswith("nemo_automodel.")
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a recipe."""
     filled = interpolated(document)
@@ -215,6 +202,6 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "NeMo Automodel recipe", UPSTREAM, recognise, read, TABLE,
+    NAME, "NeMo Automodel recipe", UPSTREAM, read, TABLE,
     "`distributed` sizes; else `torchrun`, `benchmark.num_nodes`, `ci.nodes`",
 )  # fmt: skip

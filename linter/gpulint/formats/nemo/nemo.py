@@ -53,16 +53,7 @@ UPSTREAM = "NeMo 1.23"
 CORE_OF_UPSTREAM = "0.5.0"
 """The megatron_core that it requires (requirements/requirements_nlp.txt of 1.23.0)."""
 
-_SIGNS = frozenset(
-    {
-        "tensor_model_parallel_size", "megatron_amp_O2", "mcore_gpt", "restore_from_path", "unet_config", "mm_cfg",
-        "encoder_seq_length", "inductor", "first_stage_key", "vision", "patch_dim", "nemo_model", "checkpoint_folder",
-        "language_model_path", "hparams_file",
-    }
-)  # fmt: skip
-"""Keys of NeMo's `model`."""
-
-_OTHERS = (
+_UNREAD = (
     (("mm_cfg",), "a multimodal model: gpulint does not know NeMo's towers"),
     (("unet_config", "unet", "first_stage_key", "noise_scheduler"), "a diffusion model"),
     (("vision", "patch_dim"), "a vision model"),
@@ -93,31 +84,6 @@ _LORA = {
 _GROUPS = {"attention": ("attention_qkv", "attention_dense"), "mlp": ("mlp_fc1", "mlp_fc2"), "all": tuple(_LORA)}
 
 
-def recognise(document: Document) -> bool:
-    """`model` with Megatron's keys in NeMo's spelling beside a `trainer`, or a launcher's `run`."""
-    root = document.root
-    model = root.get("model")
-    if document.syntax != "yaml":
-        return False
-    if model is None:
-        return _is_stage(document)
-    if not model.is_mapping:
-        return False
-    keys = set(model.keys())
-    trainer = root.get("trainer")
-    trains = trainer is not None and trainer.is_mapping and trainer.get("devices") is not None
-    nested = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
-    return bool((trains or root.get("run") is not None or nested) and keys & (_SIGNS | {"precision"}))
-
-
-def _is_stage(document: Document) -> bool:
-    """A stage of the Launcher or a service without a model of its own: a `run` or a `trainer` beside parallel sizes."""
-    root = document.root
-    staged = root.get("run") is not None or root.find("trainer.devices") is not None
-    actor = any(root.find(f"{name}.trainer") is not None for name in ("critic", "actor"))
-    return staged and (actor or root.get("tensor_model_parallel_size") is not None)
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training run. Raises NoJobError for what trains no language model that a Job can say."""
     whole = interpolated(document)
@@ -133,7 +99,7 @@ def _refuse(document: Document) -> None:
     model = root.get("model")
     keys = set(model.keys()) if model is not None else set()
     trainer = root.get("trainer")
-    reason = next((why for signs, why in _OTHERS if keys.intersection(signs)), "")
+    reason = next((why for signs, why in _UNREAD if keys.intersection(signs)), "")
     if trainer is None or trainer.get("devices") is None:
         reason = reason or "no trainer: a conversion, evaluation or export job of the NeMo Launcher"
     elif trainer.get("devices") is not None and any(name in trainer.keys() for name in _ONLINE):  # noqa: SIM118
@@ -331,4 +297,4 @@ TABLE = Table(
     ignored=frozenset({"checkpoint_policy"}),
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "NeMo 1.x config", UPSTREAM, recognise, read, TABLE, "trainer.devices x num_nodes")
+FORMAT = Format.of_table(NAME, "NeMo 1.x config", UPSTREAM, read, TABLE, "trainer.devices x num_nodes")

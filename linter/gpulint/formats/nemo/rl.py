@@ -37,32 +37,6 @@ _OBJECTIVES = {
 }  # fmt: skip
 """The section of an algorithm -> the Job's objective, in the order in which they decide."""
 
-_SIGNS = frozenset(
-    {
-        "train_global_batch_size", "train_micro_batch_size", "max_total_sequence_length", "dtensor_cfg", "megatron_cfg",
-        "generation", "logprob_batch_size", "make_sequence_length_divisible_by", "sequence_packing",
-    }
-)  # fmt: skip
-"""Keys of `policy`, of which its files have at least one."""
-
-
-def recognise(document: Document) -> bool:
-    """A `policy` with NeMo RL's keys, or `generation.vllm_cfg` of an evaluation; a short file names its `defaults`."""
-    root = document.root
-    policy = root.get("policy")
-    if document.syntax not in ("yaml", "flags"):
-        return False
-    if policy is None:
-        short = root.get("defaults")
-        based = short is not None and str(short.value).endswith((".yaml", ".yml"))
-        sized = root.find("cluster.gpus_per_node") is not None
-        return root.find("generation.vllm_cfg") is not None or (based and (sized or root.get("generation") is not None))
-    if not policy.is_mapping:
-        return False
-    return not _SIGNS.isdisjoint(policy.keys()) or (
-        "model_name" in set(policy.keys()) and document.root.entry("defaults") is not None
-    )
-
 
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run: training the policy, with the engine's share of the same GPUs."""
@@ -126,6 +100,4 @@ TABLE = Table(
     total="policy.train_global_batch_size",
 )  # fmt: skip
 
-FORMAT = Format.of_table(
-    NAME, "NeMo RL config", UPSTREAM, recognise, read, TABLE, "`cluster.gpus_per_node` x `cluster.num_nodes`"
-)
+FORMAT = Format.of_table(NAME, "NeMo RL config", UPSTREAM, read, TABLE, "`cluster.gpus_per_node` x `cluster.num_nodes`")

@@ -14,7 +14,7 @@ from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed,
 from ..core.bindings.spelling import DTYPE, attention
 from ..core.format import Format, NoJobError, Reading
 from ..core.interpolation import interpolated
-from ..core.keys import key_problems, load
+from ..core.keys import key_problems
 from ..core.sections import Renamed
 from ..core.world_size import set_hardware
 from ..hf_trainer.trainer_reader import TrainerReader
@@ -38,20 +38,6 @@ _REMOTE = frozenset(
     }
 )  # fmt: skip
 """Engines that ask another machine."""
-
-
-def recognise(document: Document) -> bool:
-    """A YAML file whose model section has Oumi's `model_name`, with a section to train, generate or evaluate, and
-    more sections of Oumi's than others.
-    """
-    root = document.root
-    model = root.get("model")
-    if document.syntax not in ("yaml", "flags") or model is None or not model.is_mapping:
-        return False
-    keys = set(root.keys())
-    if model.entry("model_name") is None or {"training", "generation", "tasks", "engine"}.isdisjoint(keys):
-        return False
-    return document.syntax == "flags" or len(keys - load(NAME)["properties"].keys()) * 2 < len(keys)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -170,4 +156,4 @@ TABLE = Table(
     zero=training.zero,
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "Oumi config", UPSTREAM, recognise, read, TABLE, "not in the file: the launcher")
+FORMAT = Format.of_table(NAME, "Oumi config", UPSTREAM, read, TABLE, "not in the file: the launcher")

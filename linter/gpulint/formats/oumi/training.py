@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..accelerate.launch import DTYPES
+from ..core.backends.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..core.backends.lora import lora
 from ..core.backends.trainer import BATCH, optimizer
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WORD, WORDS, Unsaid
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, only, renamed, within
+from ..core.bindings.spelling import MIXED_PRECISION
 from ..core.key_changes import OFFLOADS, ZERO
 from ..core.references import plain_document
 from ..core.world_size import set_hardware
 from ..deepspeed.config import apply
 from ..hf_trainer import trl
 from ..hf_trainer.format import _set_loss as set_loss
-from ..hf_trainer.fsdp import FsdpDefaults, Section, apply_fsdp
 from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.trainer_reader import run_of
-from ..hf_trainer.training_arguments import set_evaluation
+from ..hf_trainer.training_arguments import launch_of_run, set_evaluation
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -70,8 +70,8 @@ def _trainer(reader: Reader) -> str:
 
 def _set_precision(reader: Reader) -> None:
     """`mixed_precision_dtype`, or what launches the run; none by default."""
-    given, launch = reader.given(TEXT, "training.mixed_precision_dtype"), run_of(reader).launch
-    if (given is None or given.value.lower() not in DTYPES) and launch is not None:
+    given, launch = reader.given(TEXT, "training.mixed_precision_dtype"), launch_of_run(run_of(reader))
+    if (given is None or MIXED_PRECISION.read(given.value) is Unsaid.OTHER) and launch is not None:
         given = launch.precision or given
     reader.set("precision.autocast", given, _WORDS.get(given.value.lower()) if given else None)
 
@@ -145,9 +145,8 @@ class _Plain:
 def _set_objectives(reader: Reader) -> None:
     """The loss, and what TRL's trainers add."""
     run, objective = run_of(reader), reader.job.objective
-    set_loss(run, _Plain, objective)  # type: ignore[arg-type]
-    trl.set_rl(reader, run.arguments, DEFAULTS, objective)
-    trl.set_lengths(reader, run.arguments, DEFAULTS, objective)
+    set_loss(run, _Plain, str(objective))
+    run.bind((*trl.RL, *trl.LENGTHS))
 
 
 def _set_evaluation(reader: Reader) -> None:
@@ -163,7 +162,8 @@ def _set_sharding(reader: Reader) -> None:
 
     Under accelerate's launcher Oumi's own FSDP is not looked at (train.py, `is_using_accelerate`).
     """
-    run, launch = run_of(reader), run_of(reader).launch
+    run = run_of(reader)
+    launch = launch_of_run(run)
     fsdp, deepspeed = reader.on("fsdp.enable_fsdp"), reader.on("deepspeed.enable_deepspeed")
     own = bool(fsdp or deepspeed)
     launched = launch is not None and launch.kind in ("DEEPSPEED", "FSDP")

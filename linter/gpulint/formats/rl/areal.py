@@ -34,22 +34,6 @@ _SECTIONS = ("actor", "model")
 """The model that is trained; SFT called it `model` until 0.4."""
 
 
-def recognise(document: Document) -> bool:
-    """YAML with an `actor` (once `model`) of AReaL's beside its cluster or its allocation; not those of realhf."""
-    root = document.root
-    if document.syntax not in ("yaml", "flags") or root.get("actor_rollout_ref") is not None:
-        return False
-    if not {"cluster", "allocation_mode", "experiment_name"} & set(root.keys()):
-        return False
-    for name in _SECTIONS:
-        section = root.get(name)
-        if section is not None and section.is_mapping and section.entry("path") is not None:
-            return section.entry("type") is None and any(
-                section.entry(key) is not None for key in ("mb_spec", "backend", "optimizer", "fsdp")
-            )
-    return document.syntax == "flags"
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of what is trained. Raises NoJobError where nothing is."""
     filled = interpolated(document)
@@ -139,6 +123,4 @@ def _key_problems(document: Document) -> list[Problem]:
     ]
 
 
-FORMAT = Format.of_table(
-    NAME, "AReaL config", UPSTREAM, recognise, read, TABLE, "degrees of `actor.backend` or `allocation_mode`"
-)
+FORMAT = Format.of_table(NAME, "AReaL config", UPSTREAM, read, TABLE, "degrees of `actor.backend` or `allocation_mode`")

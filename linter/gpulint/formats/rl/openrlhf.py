@@ -35,11 +35,6 @@ _PROGRAM = re.compile(r"openrlhf[./]cli[./]train_(sft|dpo|rm|ppo_ray|kto)\b")
 _PACKING = ("ds.packing_samples", "packing_samples")
 
 
-def recognise(document: Document) -> bool:  # noqa: ARG001
-    """Never: it has flags only, and the program that reads them says so."""
-    return False
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a command."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -195,6 +190,6 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "OpenRLHF command", UPSTREAM, recognise, read, TABLE,
+    NAME, "OpenRLHF command", UPSTREAM, read, TABLE,
     "`--actor.num_nodes` x `--actor.num_gpus_per_node`; the `deepspeed` launcher",
 )  # fmt: skip

@@ -47,19 +47,6 @@ _NONE = ("None", "none", False, None)
 _SECTION = Kind("a section, or None", lambda value: value not in _NONE, blank=lambda _: False, samples=(True, False))
 
 
-def recognise(document: Document) -> bool:
-    """TOML with an `orchestrator`, or a model beside `data` and `optim` of its SFT; with `env`, a hosted run."""
-    root = document.root
-    if document.syntax != "toml":
-        return False
-    keys = set(map(str, root.keys()))
-    if {"model", "env"} <= keys and not {"rollouts_per_example", "sampling", "batch_size"}.isdisjoint(keys):
-        return True
-    if "orchestrator" in keys and not {"model", "trainer", "inference"}.isdisjoint(keys):
-        return True
-    return root.find("model.name") is not None and root.find("data.seq_len") is not None and "training" not in keys
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of the trainer. Raises NoJobError for a hosted run: nothing in it says what runs where."""
     root = document.root
@@ -236,6 +223,6 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "prime-rl config", UPSTREAM, recognise, read, TABLE,
+    NAME, "prime-rl config", UPSTREAM, read, TABLE,
     "`deployment.num_train_gpus`, or nodes x `gpus_per_node`",
 )  # fmt: skip

@@ -39,17 +39,6 @@ _MINI, _SAMPLES = 256, 5
 """What upstream fills in: prompts per step of the optimizer, samples per prompt."""
 
 
-def recognise(document: Document) -> bool:
-    """`trainer.policy` beside `generator.n_samples_per_prompt` or the placement of its models."""
-    root = document.root
-    if document.syntax == "flags":
-        return True
-    policy = root.find("trainer.policy.model")
-    return policy is not None and (
-        root.find("trainer.placement") is not None or root.find("generator.n_samples_per_prompt") is not None
-    )
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of the policy that is trained. Raises NoJobError for a strategy that is not known."""
     reader = Reader(interpolated(document), project, NAME, UPSTREAM, checked=document)
@@ -249,6 +238,6 @@ _BASE = "entrypoints.main_base"
 _YAML = ("[", "{", "null")
 
 FORMAT = Format.of_table(
-    NAME, "SkyRL config", UPSTREAM, recognise, read, TABLE,
+    NAME, "SkyRL config", UPSTREAM, read, TABLE,
     "`trainer.placement.policy_num_gpus_per_node`, `policy_num_nodes`",
 )  # fmt: skip

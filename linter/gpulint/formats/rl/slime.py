@@ -45,21 +45,11 @@ UPSTREAM = "slime 0.3.1"
 VERSIONS = {"megatron": "core 0.16.0"}
 """Its images hold a development branch of Megatron-LM of about that release."""
 
-_SIGNS = frozenset({"rollout_batch_size", "actor_num_gpus_per_node", "num_rollout", "hf_checkpoint", "ref_load"})
-
 _GPUS_OF_A_NODE = 8
 """GPUs of a node where nothing says them."""
 
 _SGLANG_SHARE = 0.85
 """About what SGLang takes of a GPU where nothing says it."""
-
-
-def recognise(document: Document) -> bool:
-    """Command lines with three of slime's own options; no file."""
-    if document.syntax != "flags":
-        return False
-    written = document.root.keys()
-    return len(_SIGNS & {str(key).replace("-", "_") for key in written}) >= 3
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -247,5 +237,5 @@ def _passes(key: str, close: str, _known: Collection[str]) -> bool:
 
 
 FORMAT = Format.of_table(
-    NAME, "slime options", UPSTREAM, recognise, read, TABLE, "`--actor-num-gpus-per-node`, `--actor-num-nodes`"
+    NAME, "slime options", UPSTREAM, read, TABLE, "`--actor-num-gpus-per-node`, `--actor-num-nodes`"
 )

@@ -32,15 +32,6 @@ _OBJECTIVES = {"ppo": "ppo", "sft": "sft", "rft": "sft"}
 _OPTIMIZER = optimizer(own={"adam_8bit_bnb": "adamw_bnb_8bit", "adamw_8bit_bnb": "adamw_bnb_8bit"}, any_other=True)
 
 
-def recognise(document: Document) -> bool:
-    """`train` with trlx's pipeline or trainer beside `method` and `model`."""
-    root = document.root
-    train, method = root.get("train"), root.get("method")
-    if document.syntax != "yaml" or train is None or not train.is_mapping or root.get("model") is None:
-        return False
-    return method is not None and not {"pipeline", "trainer"}.isdisjoint(train.keys())
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for NeMo's trainers, models with an encoder, and ILQL."""
     reader = Reader(document, project, NAME, UPSTREAM)
@@ -131,4 +122,4 @@ TABLE = Table(
     ignored=frozenset({"gradient_accumulation_steps"}),
 )  # fmt: skip
 
-FORMAT = Format.of_table(NAME, "trlx config", UPSTREAM, recognise, read, TABLE, "not in the file: accelerate")
+FORMAT = Format.of_table(NAME, "trlx config", UPSTREAM, read, TABLE, "not in the file: accelerate")

@@ -32,11 +32,6 @@ UPSTREAM = "llama.cpp of llama-cpp-python 0.3.36"
 _PACKING = re.compile(r"(?<![a-z0-9])(i?q[1-8](?:_[0-9a-z]+)*|mxfp4)(?![a-z0-9])", re.IGNORECASE)
 
 
-def recognise(document: Document) -> bool:  # noqa: ARG001
-    """No file of its own: its flags stand in launchers."""
-    return False
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a server; all its layers are on GPUs, as `--n-gpu-layers` has it by default."""
     reader = Reader(document, project, NAME, UPSTREAM, keys=_options(document))
@@ -113,5 +108,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "llama-server flags", UPSTREAM, recognise, read, TABLE, "not in the flags: all that it sees", serves=True
+    NAME, "llama-server flags", UPSTREAM, read, TABLE, "not in the flags: all that it sees", serves=True
 )

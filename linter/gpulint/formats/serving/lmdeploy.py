@@ -43,11 +43,6 @@ _REQUESTS = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "h200": 1024}
 """Requests of a batch by card, 128 on others (utils.py get_max_batch_size)."""
 
 
-def recognise(document: Document) -> bool:  # noqa: ARG001
-    """No file of its own: its flags stand in launchers."""
-    return False
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of an LMDeploy server."""
     reader = Server(document, project, ENGINE)
@@ -103,6 +98,6 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    ENGINE.name, "LMDeploy api_server flags", ENGINE.upstream, recognise, read, TABLE, "tensor x data parallel size",
+    ENGINE.name, "LMDeploy api_server flags", ENGINE.upstream, read, TABLE, "tensor x data parallel size",
     serves=True,
 )  # fmt: skip

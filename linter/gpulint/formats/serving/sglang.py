@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, WHOLE_TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Default, Fixed, Key, Table, Written
 from ..core.format import Format, NoJobError
-from ..core.keys import load
 from .server import (
     Engine,
     Server,
@@ -32,17 +31,6 @@ if TYPE_CHECKING:
 
 ENGINE = Engine("sglang", "sglang", "0.5.23", "sglang", prefixes=True)
 
-_SIGNS = frozenset(
-    {
-        "mem-fraction-static", "disable-radix-cache", "disaggregation-mode", "chunked-prefill-size", "tp-size",
-        "cuda-graph-max-bs", "max-running-requests", "context-length", "schedule-conservativeness", "dp-size",
-        "schedule-policy", "enable-dp-attention", "max-prefill-tokens", "ep-size",
-    }
-)  # fmt: skip
-"""Options that SGLang has and other servers have not."""
-
-_KNOWN_SHARE = 0.6
-
 QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "awq": ("awq", 4), "awq_marlin": ("awq", 4), "gptq": ("gptq", 4), "gptq_marlin": ("gptq", 4), "fp8": ("fp8", 8),
     "w8a8_fp8": ("fp8", 8), "modelopt": ("fp8", 8), "modelopt_fp8": ("fp8", 8), "modelopt_fp4": ("nvfp4", 4),
@@ -50,18 +38,6 @@ QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "quark_mxfp4": ("mxfp4", 4), "bitsandbytes": ("bnb-nf4", 4),
 }  # fmt: skip
 """`quantization` -> the Job's method and bits. Others (compressed-tensors, gguf ...) are what the checkpoint says."""
-
-
-def recognise(document: Document) -> bool:
-    """A flat YAML file mostly of SGLang's options, one of which is SGLang's own."""
-    root = document.root
-    if document.syntax != "yaml":
-        return False
-    keys = [str(key).replace("_", "-") for key in list(root.keys())]
-    if not _SIGNS.intersection(keys) or any(entry.value.is_mapping for entry in root.entries()):
-        return False
-    known = load(ENGINE.name)["properties"]
-    return sum(key in known for key in keys) >= _KNOWN_SHARE * len(keys)
 
 
 _DIFFUSION = frozenset(
@@ -181,7 +157,7 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    ENGINE.name, "SGLang server arguments", ENGINE.upstream, recognise, read, TABLE,
+    ENGINE.name, "SGLang server arguments", ENGINE.upstream, read, TABLE,
     "tensor x pipeline x data parallel size",
     serves=True,
 )  # fmt: skip

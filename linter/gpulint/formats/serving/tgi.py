@@ -40,11 +40,6 @@ _WIGGLE = ((3, 3, 0.90), (3, 1, 0.93), (3, 0, 0.95), (2, 4, 0.90), (1, 4, 0.95),
 """From major and minor version on: the share of the free memory that the cache takes (`TGI_WIGGLE_ROOM`)."""
 
 
-def recognise(document: Document) -> bool:  # noqa: ARG001
-    """No file of its own: its flags and variables stand in launchers."""
-    return False
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a TGI server."""
     reader = Server(document, project, ENGINE)
@@ -169,7 +164,7 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    ENGINE.name, "text-generation-launcher flags and variables", ENGINE.upstream, recognise, read, TABLE,
+    ENGINE.name, "text-generation-launcher flags and variables", ENGINE.upstream, read, TABLE,
     "shards: num_shard, else all that the server sees",
     serves=True,
 )  # fmt: skip

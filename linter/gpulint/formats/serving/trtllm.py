@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ..core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT
 from ..core.bindings.rows import LEAVE, NEVER, Default, Fixed, Key, Table
 from ..core.format import Format
-from ..core.keys import load
 from .server import (
     Engine,
     Server,
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 ENGINE = Engine("trtllm", "tensorrt-llm", "1.3", "TensorRT-LLM")
 
-_SECTIONS = frozenset({"kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"})
-
 QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "FP8": ("fp8", 8), "FP8_BLOCK_SCALES": ("finegrained-fp8", 8), "W4A16_AWQ": ("awq", 4), "W4A16_GPTQ": ("gptq", 4),
     "W8A16": ("int8", 8), "NVFP4": ("nvfp4", 4), "W4A8_MXFP4_FP8": ("mxfp4", 4), "W4A16_MXFP4": ("mxfp4", 4),
@@ -43,15 +40,6 @@ QUANTIZATIONS: dict[str, tuple[str, float | None]] = {
     "weights_int4": ("awq", 4), "weights_kv_int4": ("awq", 4), "smooth_quant": ("int8", 8),
 }  # fmt: skip
 """`quant_algo` of TensorRT-LLM and `quantization_type` of Baseten's engine builder -> the Job's method and bits."""
-
-
-def recognise(document: Document) -> bool:
-    """A YAML or JSON file of the LLM API's arguments, with one of its sections (`kv_cache_config` ...)."""
-    keys = set(map(str, document.root.keys()))
-    if document.syntax not in ("yaml", "json") or not keys & _SECTIONS:
-        return False
-    known = load(ENGINE.name)["properties"]
-    return sum(key in known for key in keys) >= 0.6 * len(keys)
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -132,7 +120,7 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    ENGINE.name, "TensorRT-LLM server", ENGINE.upstream, recognise, read, TABLE,
+    ENGINE.name, "TensorRT-LLM server", ENGINE.upstream, read, TABLE,
     "tensor x pipeline x context parallel size",
     serves=True,
 )  # fmt: skip

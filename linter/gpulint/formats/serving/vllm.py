@@ -32,50 +32,10 @@ FLASHINFER = "flashinfer-python"
 UTILIZATION = 0.92
 """Default `gpu_memory_utilization` (vllm/config/cache.py)."""
 
-_SIGNS = frozenset(
-    {
-        "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-model-len", "max-num-seqs",
-        "gpu-memory-utilization", "max-num-batched-tokens", "kv-cache-dtype", "enforce-eager", "enable-prefix-caching",
-        "enable-chunked-prefill", "speculative-config", "compilation-config", "served-model-name", "enable-lora",
-        "max-lora-rank", "swap-space", "cpu-offload-gb", "block-size", "enable-expert-parallel",
-    }
-)  # fmt: skip
-"""Options that serving engines have and little else."""
-
-_OTHERS = frozenset(
-    {
-        "mem-fraction-static", "disable-radix-cache", "disaggregation-mode", "chunked-prefill-size", "tp-size",
-        "model-path", "cuda-graph-max-bs", "max-running-requests", "base-model", "model-name-or-path", "gpulint",
-    }
-)  # fmt: skip
-"""Options of SGLang and keys of training configs."""
-
-_KNOWN_SHARE = 0.6
-"""At least this share of a file's keys must be options of vLLM."""
-
 
 def option(key: str) -> str:
     """The option that a key names: dashes for underscores, and a part of a nested option (`a.b`) left off."""
     return key.partition(".")[0].replace("_", "-")
-
-
-def recognise(document: Document) -> bool:
-    """A flat YAML file mostly of vLLM options, one of which is an engine's own and spelled with dashes, or two."""
-    root = document.root
-    if document.syntax != "yaml":
-        return False
-    written = list(root.keys())
-    keys = {option(key) for key in written}
-    if keys & _OTHERS or not keys & _SIGNS:
-        return False
-    model = root.get("model")
-    if model is not None and not model.is_scalar:
-        return False
-    known = load(NAME)["properties"]
-    if sum(option(key) in known for key in keys) < _KNOWN_SHARE * len(keys):
-        return False
-    dashed = any("-" in key and option(key) in _SIGNS for key in written)
-    return dashed or len(keys & (_SIGNS | {"model"})) >= 2
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -340,5 +300,5 @@ def _suggested(problem: Problem, known: dict[str, Any]) -> Problem:
 
 
 FORMAT = Format.of_table(
-    NAME, "vLLM server config", UPSTREAM, recognise, read, TABLE, "tensor x pipeline x data parallel size", serves=True
+    NAME, "vLLM server config", UPSTREAM, read, TABLE, "tensor x pipeline x data parallel size", serves=True
 )

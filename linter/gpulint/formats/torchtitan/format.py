@@ -45,14 +45,6 @@ _CONVERTERS = {
 """`model.converters` that change the dtype of products."""
 
 
-def recognise(document: Document) -> bool:
-    """`[model]` with a flavour beside `[training]`."""
-    model, training = document.root.get("model"), document.root.get("training")
-    if document.syntax not in ("toml", "flags") or model is None or not model.is_mapping:
-        return False
-    return model.get("flavor") is not None and (document.root.get("job") is not None or training is not None)
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a pretraining run. Raises NoJobError for models that are no language models of torchtitan's own."""
     release = release_of(document)
@@ -358,6 +350,6 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "torchtitan config", UPSTREAM, recognise, read, TABLE,
+    NAME, "torchtitan config", UPSTREAM, read, TABLE,
     "the product of the degrees, or the GPUs of the header comment",
 )  # fmt: skip

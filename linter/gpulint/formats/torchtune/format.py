@@ -33,26 +33,10 @@ UPSTREAM = "torchtune 0.7.0"
 CHUNKS = 8
 """`num_output_chunks` of LinearCrossEntropyLoss and CEWithChunkedOutputLoss."""
 
-_SECTIONS = (
-    "model", "tokenizer", "checkpointer", "policy_model", "dataset", "optimizer", "loss", "metric_logger", "profiler",
-)  # fmt: skip
-
 _COMMAND = ("recipe", "config", "nproc_per_node", "nnodes", "standalone", "rdzv_backend", "rdzv_endpoint", "rdzv_id")
 """Options of `tune run`, which come with the flags of a command."""
 
 _CHUNKED = ("LinearCrossEntropyLoss", "CEWithChunkedOutputLoss")
-
-
-def recognise(document: Document) -> bool:
-    """A section of torchtune's whose `_component_` lies in torchtune."""
-    if document.syntax not in ("yaml", "json"):
-        return False
-    for name in _SECTIONS:
-        section = document.root.get(name)
-        component = section.get("_component_") if section is not None and section.is_mapping else None
-        if component is not None and str(component.value).startswith("torchtune."):
-            return True
-    return False
 
 
 def read(document: Document, project: Project) -> Reading:
@@ -296,6 +280,6 @@ def loss_chunk(micro_batch: int, length: int) -> int:
 
 
 FORMAT = Format.of_table(
-    NAME, "torchtune recipe config", UPSTREAM, recognise, read, TABLE,
+    NAME, "torchtune recipe config", UPSTREAM, read, TABLE,
     "--nproc_per_node of the `tune run` command, or of the one in the header comment",
 )  # fmt: skip

@@ -34,18 +34,6 @@ MEGATRON = "verl/trainer/config/ppo_megatron_trainer.yaml"
 """The shipped configs, put together as hydra does it."""
 
 
-def recognise(document: Document) -> bool:
-    """A file with `actor_rollout_ref`, or a `rollout` beside `model.path`; a part says so in its `_target_`."""
-    root = document.root
-    actor = root.get("actor_rollout_ref")
-    if actor is not None:
-        return actor.is_mapping
-    if root.find("rollout.tensor_model_parallel_size") is not None and root.find("model.path") is not None:
-        return True
-    target = root.get("_target_")
-    return target is not None and str(target.value).startswith("verl.")
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a run. Raises NoJobError for a part of a config."""
     if document.root.find("model.path") is not None and document.root.get("rollout") is not None:
@@ -119,6 +107,4 @@ TABLE = Table(
     total=f"{ACTOR}.ppo_mini_batch_size",
 )
 
-FORMAT = Format.of_table(
-    NAME, "verl config", UPSTREAM, recognise, read, TABLE, "`trainer.n_gpus_per_node` x `trainer.nnodes`"
-)
+FORMAT = Format.of_table(NAME, "verl config", UPSTREAM, read, TABLE, "`trainer.n_gpus_per_node` x `trainer.nnodes`")

@@ -36,17 +36,6 @@ NAME = "verl_sft"
 UPSTREAM = "verl 0.10.0.dev"
 
 
-def recognise(document: Document) -> bool:
-    """`data` with verl's batch keys beside `model.partial_pretrain`, or `model.path` and an `engine`."""
-    root = document.root
-    data = root.get("data")
-    if document.syntax not in ("yaml", "flags") or data is None or not data.is_mapping:
-        return document.syntax == "flags" and root.find("model.partial_pretrain") is not None
-    if root.get("actor_rollout_ref") is not None or "train_batch_size" not in data.keys():  # noqa: SIM118
-        return False
-    return root.find("model.partial_pretrain") is not None or root.get("optim") is not None
-
-
 def read(document: Document, project: Project) -> Reading:
     """The Job of a fine-tune."""
     filled = interpolated(document)
@@ -190,6 +179,6 @@ TABLE = Table(
 """FSDP over all ranks, one unit a layer; bfloat16 is computed in, and sums are reduced in float32."""
 
 FORMAT = Format.of_table(
-    NAME, "verl SFT config", UPSTREAM, recognise, read, TABLE,
+    NAME, "verl SFT config", UPSTREAM, read, TABLE,
     "`trainer.n_gpus_per_node` x `trainer.nnodes`; the launcher of the older trainer",
 )  # fmt: skip

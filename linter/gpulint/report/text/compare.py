@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _SCHEMA = "gpulint-comparison/1"
 
-WIDTH = 60
-"""Characters of a value that are shown to people."""
-
 Named = tuple[str, "Estimated"]
 """What people call a job, and its estimate."""
 
@@ -50,9 +47,7 @@ def render(one: Named, two: Named, found: Sequence[Difference], style: Style = P
     ]
     if not found:
         return "\n".join([*lines, "no setting that affects memory differs"])
-    told = [
-        (item.path, word(item.before)[:WIDTH], word(item.after)[:WIDTH], _alone(item), item.origin) for item in found
-    ]
+    told = [(item.path, word(item.before), word(item.after), _alone(item), item.origin) for item in found]
     return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told, style)])
 
 

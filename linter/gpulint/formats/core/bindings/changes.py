@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ..key_changes import ZERO, edits_of, spoken
 from .kinds import Unsaid
+from .rows import LEAVE, Rest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....job.job import Job
+    from ....source.document import Document
     from ....source.edit.replacement import Edit
     from ..format import Reading
     from ..key_changes import Keys
     from .rows import Key, Table
+
+    Places = list[tuple[Document, Keys]]
 
 ACCUMULATION = "gradient_accumulation_steps"
 
 
 def describe(table: Table, reading: Reading, changes: dict[str, Any]) -> str | None:
     """The change for people, in the format's keys; None where it cannot say it."""
-    wanted = wanted_keys(table, reading, changes)
-    if wanted:
-        null = "null" if table.nulls else None
-        named = table.named(reading, wanted)
-        return spoken({key: null if value is None else value for key, value in named.items()})
-    return spoken(table.told(reading, changes)) if table.told is not None else None
+    said = _told(reading, _places(table, reading, changes, table.named))
+    return said if said or table.told is None else spoken(table.told(reading, changes))
 
 
 def edits(table: Table, reading: Reading, changes: dict[str, Any]) -> list[Edit] | None:
-    """The edits that make the change; None where the format cannot say it or the file cannot be edited safely."""
-    return edits_of(reading.config, wanted_keys(table, reading, changes), nulls=table.nulls)
+    """The edits that make the change; None where the format cannot say it or a file cannot be edited safely."""
+    found = _places(table, reading, changes)
+    made = [edits_of(document, keys, nulls=table.nulls) for document, keys in found or ()]
+    return None if not made or None in made else [edit for part in made for edit in part or ()]
+
+
+def _places(
+    table: Table, reading: Reading, changes: dict[str, Any], named: Callable[[Reading, Keys], Keys] | None = None
+) -> Places | None:
+    """The files to change and their keys, under other names where asked; None where a part cannot be said."""
+    found = table.elsewhere(reading, changes) if table.elsewhere is not None else None
+    document, others, rest = found or (None, None, changes)
+    keys = wanted_keys(table, reading, rest) if rest else None
+    if rest and not keys:
+        return None
+    if keys and named is not None:
+        null = "null" if table.nulls else None
+        keys = {key: null if value is None else value for key, value in named(reading, keys).items()}
+    own = [(reading.config, keys)] if keys else []
+    return [*own, (document, others)] if document is not None and others else own
+
+
+def _told(reading: Reading, found: Places | None) -> str | None:
+    """The keys for people, each with the name of its file where that is not the checked one."""
+    texts = [(document, spoken(keys)) for document, keys in found or ()]
+    said = (
+        text if document is reading.config else f"{text} in {os.path.basename(document.path)}"
+        for document, text in texts
+        if text is not None
+    )  # fmt: skip
+    return "; ".join(said) or None
 
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
@@ -50,17 +82,18 @@ def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys
         if path in zero or path in table.ignored:
             continue
         group = next((paths for paths in table.together if path in paths), ())
+        own = table.says[path](reading, value) if path in table.says else LEAVE
         if group:
-            said = table.together[group](reading, {name: changes[name] for name in group if name in changes})
-        elif path in table.says:
-            said = table.says[path](reading, value)
+            part = table.together[group](reading, {name: changes[name] for name in group if name in changes})
+        elif not isinstance(own, Rest):
+            part = own
         elif path == ACCUMULATION and table.total:
-            said = _whole_batch(table, reading, changes)
+            part = _whole_batch(table, reading, changes)
         else:
-            said = _of_rows(table, reading, path, value, job)
-        if said is None:
+            part = _of_rows(table, reading, path, value, job)
+        if part is None:
             return None
-        wanted |= said
+        wanted |= part
     root = reading.config.root
     spelled = {table.spelled(reading, key): value for key, value in wanted.items()}
     return {key: value for key, value in spelled.items() if value is not None or root.find(key) is not None}

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ....upstream.behaviour import default_of
 from .. import keys as schemas
 from ..arguments import Arguments
-from ..format import JobBuilder, Problem, Reading
+from ..format import JobBuilder, Problem, Project, Reading
 from ..sections import Sections
 from .kinds import FLAG, Unsaid
 from .sources import Assumed, Default, Derived, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Self
 
+    from ....job.origin import Origin
     from ....source.document import Document
     from ....upstream.behaviour import Default as ReleaseDefault
     from ..arguments import Given
-    from ..format import Project
     from .kinds import Kind
     from .sources import Source
 
@@ -64,9 +65,10 @@ class Reader(JobBuilder):
     shipped   the path of a config that the tool itself ships below the user's: what it says is the tool's default
     defaults  what an absent key means, where that depends on the program that reads the file
     blank     what holds for a key that is filled in when the job starts and whose row says nothing of it
+    under     what was set before, where the rows say it anew (`over`)
     """
 
-    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped")
+    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped", "under")
 
     def __init__(
         self,
@@ -88,6 +90,15 @@ class Reader(JobBuilder):
         self.shipped = shipped
         self.defaults = defaults or {}
         self.blank = blank
+        self.under: Mapping[str, Origin] = {}
+
+    @classmethod
+    def over(cls, builder: JobBuilder, document: Document, keys: Arguments, upstream: str) -> Self:
+        """A Reader of what a tool hands to another one, whose rows say anew what `builder` has set in the same Job."""
+        project = builder.project if isinstance(builder, Reader) else Project("", None, None, None, lambda *_: None)
+        reader = cls(document, project, "", upstream, keys=keys)
+        reader.job, reader.under = builder.job, dict(builder.job.origins)
+        return reader
 
     def bind(self, rows: Iterable[Bound | Callable[[Reader], None]]) -> None:
         """Fill the Job from rows, in their order; a step that is no row reads keys itself."""
@@ -101,7 +112,7 @@ class Reader(JobBuilder):
         """Whether a field has its value, or, of a part that may be None, one of its fields has."""
         origins = self.job.origins
         if field in origins:
-            return True
+            return origins[field] is not self.under.get(field)
         return field.rpartition(".")[2] in _PARTS and any(path.startswith(f"{field}.") for path in origins)
 
     def beside(self, document: Document, keys: Arguments, upstream: str = "") -> Reader:

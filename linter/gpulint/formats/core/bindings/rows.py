@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ....job.job import Job
+    from ....source.document import Document
     from ..arguments import Given
     from ..format import Reading
     from ..key_changes import Keys
@@ -45,8 +46,8 @@ class Key(Bound):
     field    the Job field
     keys     the dotted key; several where older releases spell it otherwise, the newest first
     kind     what is written there
-    default  what holds where the key says nothing: a value (the upstream's default), a `Source`, or a function of the
-             Reader that gives one; LEAVE for a later row to say
+    default  what holds where the key says nothing: a value (the upstream's default), a `Source`, LEAVE for a later row
+             to say, or a function of the Reader that gives one of these
     to       a written value -> the field's: a mapping, for which all else is OTHER, or a function of value and Job,
              which may give a `Source`, or `Unsaid.OTHER`
     back     the reverse, where a function cannot be turned round by itself: a mapping from the field's value, a
@@ -175,11 +176,14 @@ def _source(stated: Any, reader: Reader) -> Any:
 Row = Key | Fixed | Step
 """One entry of a table."""
 
-Say = Callable[["Reading", Any], "Keys | None"]
-"""The keys that make one field a value; None where the format cannot say it."""
+Say = Callable[["Reading", Any], "Keys | Rest | None"]
+"""The keys that make one field a value; None where the format cannot say it, LEAVE for the rows to say."""
 
 SayAll = Callable[["Reading", dict[str, Any]], "Keys | None"]
 """The keys for several fields of a change."""
+
+Elsewhere = Callable[["Reading", dict[str, Any]], "tuple[Document, Keys, dict[str, Any]] | None"]
+"""The part of a change that another file of the run says, as that file and its keys, and the rest of the change."""
 
 
 def says_as_is(key: str) -> Say:
@@ -209,6 +213,7 @@ class Table:
     nulls     whether null takes a key back, where the syntax has one
     spelled   a key as the file spells it, or below the section that holds it
     named     the keys as people are told of them
+    elsewhere what another file of the run says, which the checked one names or which starts it
     told      the same of a change that takes more than edits of the file: another recipe
     """
 
@@ -223,6 +228,7 @@ class Table:
     nulls: bool = False
     spelled: Callable[[Reading, str], str] = _spelled_as_is
     named: Callable[[Reading, Keys], Keys] = _named_as_is
+    elsewhere: Elsewhere | None = None
     told: SayAll | None = None
 
     def key_rows(self) -> Iterator[Key]:

@@ -176,6 +176,11 @@ DTYPE = dtype()
 """Torch's names, short ones, C's, each with `torch.` before it or not."""
 
 
+_BESIDE_FP8 = {"bfloat16": "bf16"}
+MIXED_PRECISION = dtype(refuses=DTYPES.keys() - {"bf16", "fp16"}, own={"fp8": "bfloat16"}, written=_BESIDE_FP8)
+"""accelerate's `mixed_precision`, by the dtype that it works with (fp8 keeps bf16 autocast around its kernels)."""
+
+
 def dtype_of(text: object) -> str | None:
     """The Job's name of a dtype that is written as `bf16`, `torch.bfloat16` or the like; None for any other."""
     found = DTYPE.read(text)
