@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
 WIDEST = 24
 """Modules of one folder, beyond which nobody finds anything in it."""
+
+LONGEST = 400
+"""Lines of one file."""
 
 LOOSE = 7
 """Modules beside the packages."""
@@ -26,13 +29,24 @@ def modules(root):
 
 @pytest.fixture(scope="module")
 def imports(modules):
-    """Module -> {module of its own package that it imports anywhere in it: whether for types alone}."""
+    """Module -> the modules of its own package that it imports anywhere in it, for types alone or not."""
     return {module: _imported(module, ast.parse(file.read_text()), modules) for module, file in modules.items()}
 
 
 def test_no_module_imports_one_that_imports_it(imports):
-    graph = {module: {other for other, typing in found.items() if not typing} for module, found in imports.items()}
-    assert len(tuple(TopologicalSorter(graph).static_order())) == len(graph)
+    """Imports for types counted: what two modules both need stands in a third, below them."""
+    assert len(tuple(TopologicalSorter(imports).static_order())) == len(imports)
+
+
+@pytest.mark.parametrize("line", ["from .b import B", "if TYPE_CHECKING:\n    from .b import B"])
+def test_a_circle_is_one_with_imports_for_types_too(line):
+    modules = {("p", "a"): None, ("p", "b"): None}
+    graph = {
+        ("p", "a"): _imported(("p", "a"), ast.parse(line), modules),
+        ("p", "b"): _imported(("p", "b"), ast.parse("def f():\n    from . import a"), modules),
+    }
+    with pytest.raises(CycleError):
+        tuple(TopologicalSorter(graph).static_order())
 
 
 def test_packages_import_only_packages_above_them(imports, root):
@@ -58,10 +72,66 @@ def test_folders_can_be_looked_over(modules):
     assert widths["linter", "gpulint"] <= LOOSE
 
 
+def test_files_can_be_read_in_one_go(modules):
+    long = {file.name: lines for file in modules.values() if (lines := len(file.read_text().splitlines())) > LONGEST}
+    assert long == {}
+
+
 def test_every_folder_is_shown_to_who_contributes(modules, root):
     text = (root / "CONTRIBUTING.md").read_text()
     folders = {module[-2] for module in modules if module[0] == "linter" and module[-1] == "__init__"} - {"gpulint"}
     assert [folder for folder in sorted(folders) if f"{folder}/" not in text] == []
+
+
+def test_releases_are_compared_in_upstream_alone(modules):
+    """Neither versions nor the framework of a job is compared elsewhere: rows and `Stack` answer."""
+    found = {
+        "/".join(module[2:]): asked
+        for module, file in modules.items()
+        if module[:2] == ("linter", "gpulint")
+        and module[2] != "upstream"
+        and (asked := [ast.unparse(node) for node in ast.walk(ast.parse(file.read_text())) if _asks(node)])
+    }
+    assert found == {}
+
+
+def _asks(node):
+    """Whether a node compares releases or frameworks, or asks whether a package's version is stated."""
+    if isinstance(node, ast.ImportFrom):
+        return any(alias.name in ("older", "numbers") for alias in node.names)
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        inside = any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops)
+        return any(_ends(side, "framework") for side in sides) or (inside and _ends(sides[-1], "versions"))
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.BitAnd) and any(_ends(part, "versions") for part in ast.walk(node))
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("isdisjoint")
+        and any(_ends(part, "versions") for part in node.args)
+    )
+
+
+def _ends(node, attribute):
+    return isinstance(node, ast.Attribute) and node.attr == attribute
+
+
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        ("from ..upstream.behaviour import older", True),
+        ("'unsloth' in job.versions", True),
+        ("LOOPS & set(job.versions)", True),
+        ("OWN.isdisjoint(job.versions)", True),
+        ("job.framework == 'megatron'", True),
+        ("job.framework is None", True),
+        ("job.versions.get('torch')", False),
+        ("{**job.versions, 'torch': '2.4'}", False),
+        ("stack.runs(megatron.NAME)", False),
+    ],
+)
+def test_what_asks_for_a_release_or_who_runs(line, asks):
+    assert any(map(_asks, ast.walk(ast.parse(line)))) is asks
 
 
 def _names(line):
@@ -69,16 +139,9 @@ def _names(line):
 
 
 def _imported(module, tree, modules):
-    typing = {node for block in ast.walk(tree) if _for_types(block) for node in ast.walk(block)}
-    found = {}
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = (*module[: -node.level], *(node.module.split(".") if node.module else ()))
-            for path in (base, *((*base, alias.name) for alias in node.names)):
-                if path in modules and path != module:
-                    found[path] = found.get(path, True) and node in typing
-    return found
-
-
-def _for_types(node):
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            found |= {path for path in (base, *((*base, alias.name) for alias in node.names)) if path in modules}
+    return found - {module}

@@ -9,7 +9,17 @@ import pytest
 from gpulint.estimator.tape.indexing import gather
 from gpulint.estimator.tape.ledger import END
 from gpulint.estimator.tape.matmuls import linear
-from gpulint.estimator.tape.ops import add, add_to, dropout, leaf, mul, scale, softmax, to, unary
+from gpulint.estimator.tape.ops import (
+    add,
+    add_to,
+    dropout,
+    leaf,
+    mul,
+    scale,
+    to,
+    unary,
+)
+from gpulint.estimator.tape.rows import softmax
 from gpulint.estimator.tape.tape import Tape
 from gpulint.estimator.tape.tensor import FOREIGN, Parameter, Tensor
 

@@ -24,10 +24,14 @@ def compiled(**fields) -> Job:
         ({"attention": "sdpa"}, "qwen3", True),
         ({"micro_batch_size": 2}, "qwen3", True),  # looks at shapes alone
         ({"framework": "torchtitan"}, "qwen3", True),
-        ({"versions": {"prime-rl": "0.4.0"}}, "qwen3", False),
-        ({"versions": {"prime-rl": "0.8.0"}}, "qwen3", True),  # code of its own
-        ({"versions": {"prime-rl": "0.4.0"}}, "llama", True),
-        ({"versions": {"prime-rl": "0.8.0"}, "attention": "flash_attention_4"}, "llama", False),
+        ({"framework": "prime-rl", "versions": {"prime-rl": "0.4.0"}}, "qwen3", False),
+        ({"framework": "prime-rl", "versions": {"prime-rl": "0.8.0"}}, "qwen3", True),  # code of its own
+        ({"framework": "prime-rl", "versions": {"prime-rl": "0.4.0"}}, "llama", True),
+        (
+            {"framework": "prime-rl", "versions": {"prime-rl": "0.8.0"}, "attention": "flash_attention_4"},
+            "llama",
+            False,
+        ),
         ({"compile": False, "attention": "sdpa"}, "llama", False),
     ],
 )
@@ -41,7 +45,7 @@ def test_a_checkpointed_layer_is_compiled_whole_or_not_at_all(decoder, fields, m
 @pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2"])
 def test_experts_of_prime_rl_stay_eager_whatever_the_attention(decoder, attention):
     job = compiled(attention=attention)
-    job.versions = {"prime-rl": "0.8.0"}
+    job.framework = "prime-rl"
     assert traced(job, decoder(layers=2)._replace(model_type="qwen3_moe"))
     assert not traced(job, decoder(layers=2, experts=4)._replace(model_type="qwen3_moe"))
 

@@ -12,6 +12,7 @@ import pytest
 
 from gpulint.estimator.activations import replay
 from gpulint.estimator.allocator.memory_levels import MANAGED
+from gpulint.estimator.estimate import FULL
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.explain import tensors
 from gpulint.estimator.explain.explain import explained
@@ -20,7 +21,6 @@ from gpulint.estimator.layer_expansion import placed
 from gpulint.estimator.tape import recording
 from gpulint.estimator.tape.labels import labelled
 from gpulint.estimator.tape.recording import Recording
-from gpulint.estimator.tiers import FULL
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Adapter, Evaluation, Fsdp, Inference, Job, Offload, Quantization, Zero
 from gpulint.models.resolve import resolve

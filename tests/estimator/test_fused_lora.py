@@ -25,14 +25,14 @@ PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "
 def of_row(row):
     job = job_of(row)
     job.adapter.kernels = row["kernels"]
-    job.versions["axolotl"] = row["axolotl"]
+    job.framework, job.versions["axolotl"] = "axolotl", row["axolotl"]
     return job
 
 
 def lora(**more):
     job = Job(model="meta-llama/Llama-3.2-1B", method="lora", micro_batch_size=1, sequence_length=2048)
     job.adapter = Adapter("lora", 16, targets=PROJECTIONS, **more)
-    job.precision.autocast, job.weights.dtype, job.versions = "bfloat16", "bfloat16", {"axolotl": "0.19.0"}
+    job.precision.autocast, job.weights.dtype, job.framework = "bfloat16", "bfloat16", "axolotl"
     job.loss.kernel = "cut_cross_entropy"
     return job
 
@@ -67,7 +67,7 @@ def test_layers_that_the_functions_do_not_take_are_peft_s(less):
 @pytest.mark.parametrize(("release", "fused"), [("0.15.0", False), ("0.16.0", True)])
 def test_layers_with_dropout_were_left_to_peft_before_0_16(release, fused):
     job = lora(kernels=["qkv", "o", "mlp"], dropout=0.05)
-    job.versions = {"axolotl": release}
+    job.framework, job.versions = "axolotl", {"axolotl": release}
     plain = replace(job, adapter=replace(job.adapter, kernels=[]))
     assert (estimate(job).per_gpu.allocated < estimate(plain).per_gpu.allocated) == fused
 
@@ -75,29 +75,29 @@ def test_layers_with_dropout_were_left_to_peft_before_0_16(release, fused):
 @pytest.mark.parametrize(("release", "fused"), [("0.11.0", False), ("0.12.0", True)])
 def test_projections_with_a_bias_were_left_to_peft_before_0_12(release, fused):
     job = lora(kernels=["qkv"])
-    job.model, job.versions = "Qwen/Qwen2.5-0.5B", {"axolotl": release}
+    job.model, job.framework, job.versions = "Qwen/Qwen2.5-0.5B", "axolotl", {"axolotl": release}
     plain = replace(job, adapter=replace(job.adapter, kernels=[]))
     assert (estimate(job).per_gpu.allocated < estimate(plain).per_gpu.allocated) == fused
 
 
 @pytest.mark.parametrize(
-    ("versions", "expected"),
+    ("framework", "release", "expected"),
     [
-        ({"axolotl": "0.19.0"}, Style()),
-        ({"axolotl": "0.17.0"}, Style(in_place=True, additions=True, scaled_input=True)),
-        ({"unsloth": "2026.8.19"}, UNSLOTH),
-        ({}, FMS),
+        ("axolotl", "0.19.0", Style()),
+        ("axolotl", "0.17.0", Style(in_place=True, additions=True, scaled_input=True)),
+        ("unsloth", "2026.8.19", UNSLOTH),
+        (None, "2026.8.19", FMS),
     ],
 )
-def test_whose_functions_they_are(versions, expected):
-    assert style(Job(versions=versions)) == expected
+def test_whose_functions_they_are(framework, release, expected):
+    assert style(Job(framework=framework, versions={"axolotl": release, "unsloth": release})) == expected
 
 
 def test_dropout_of_fms_acceleration_is_drawn_for_each_projection():
     held = {}
-    for name, versions in (("fms", {}), ("axolotl", {"axolotl": "0.17.0"})):
+    for name, framework in (("fms", None), ("axolotl", "axolotl")):
         job = lora(kernels=["qkv"], dropout=0.1)
-        job.versions = versions
+        job.framework, job.versions = framework, {"axolotl": "0.17.0"}
         held[name] = estimate(job).per_gpu.allocated
     assert held["fms"] > held["axolotl"]
 

@@ -270,14 +270,14 @@ def test_a_tower_that_is_not_read_is_bounded():
 
 @pytest.mark.parametrize(
     ("release", "loop", "others"),
-    [("4.45.2", "", 0), ("4.46.0", "", 3), ("5.23.0", "", 3), ("5.23.0", "nemo-automodel", 0)],
+    [("4.45.2", "", 0), ("4.46.0", "", 3), ("5.23.0", "", 3), ("5.23.0", "nemo-automodel", 0), ("5.23.0", "verl", 0)],
 )
 def test_the_images_of_a_step_wait_on_the_gpu(oracle_rows, release, loop, others):
     """All micro batches' from the release on whose Trainer takes them off the loader together; other loops wait."""
     row = next(row for row in trained_rows() if row["task"].startswith("images"))
     job = job_of(oracle_rows, row)
     job.versions["transformers"] = release
-    job.versions.update({loop: "0.5.0"} if loop else {})
+    job.framework = loop or None
     model = resolve(DATA["configs"][row["family"]])
     seen = image_inputs(job, model, job.micro_batch_size)
     size = 4 * seen.images * seen.pixels

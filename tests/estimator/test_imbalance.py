@@ -45,7 +45,7 @@ def test_only_the_upper_bound_moves(sparse, monkeypatch):
 
 def test_prime_rl_weights_rows_in_float32_as_torchtitan_does(sparse):
     own = sparse._replace(model_type="qwen3_moe")
-    titan, prime = replace(job(2), framework="torchtitan"), replace(job(2), versions={"prime-rl": "0.8.0"})
+    titan, prime = replace(job(2), framework="torchtitan"), replace(job(2), framework="prime-rl")
     assert unbalanced(prime, own) == unbalanced(titan, own) == 2 * 256 * 2 * (4 * 64 + 4 * 160)
     assert unbalanced(prime, own._replace(model_type="mixtral")) == unbalanced(job(2), own)
 

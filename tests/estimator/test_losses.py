@@ -109,7 +109,7 @@ def test_a_kernel_in_the_place_of_torchs_overwrites_what_it_is_given(llama_8b):
 
 
 def test_a_model_that_unsloth_loads_leaves_the_logits_as_they_are(llama_8b):
-    fields = {"versions": {"transformers": "4.48.1", "unsloth": "2024.10.7"}, "loss": Loss("unsloth_cross_entropy")}
+    fields = {"versions": {"transformers": "4.48.1"}, "loss": Loss("unsloth_cross_entropy"), "framework": "unsloth"}
     assert logits(llama_8b, "loss", **fields) == logits(llama_8b, "backward", **fields) == 2 * TV
 
 
@@ -421,6 +421,7 @@ def test_prime_rl_s_head_holds_two_pieces_by_name(llama_8b, release, kind, chunk
         objective="grpo",
         rl=Rl(vllm="server"),
         loss=Loss("chunked", chunk, kind),
+        framework="prime-rl",
         versions={"prime-rl": release},
     )
     found = instants(job, llama_8b)
@@ -438,6 +439,7 @@ def test_prime_rl_once_made_a_gradient_of_a_frozen_head(llama_8b):
             weights=Weights("bfloat16"),
             activation_checkpointing="full",
             loss=Loss("chunked", 64, "blocks"),
+            framework="prime-rl",
             versions={"prime-rl": release},
         )
         return max(item.activations + item.logits for item in instants(job, llama_8b) if item.phase == "backward")

@@ -81,6 +81,7 @@ def test_what_computes_decides_and_not_how_weights_are_kept():
 ])  # fmt: skip
 def test_olmo_turned_flash_attention_off_before_0_3(olmo, torch, kernels):
     job = training("h100-80gb", **{"ai2-olmo": olmo, "torch": torch})
+    job.framework = "ai2-olmo"
     assert sdpa_kernels(job) == kernels
     job.weights.dtype = "float16"
     assert sdpa_kernels(job) == kernels
@@ -91,6 +92,7 @@ def test_olmo_turned_flash_attention_off_before_0_3(olmo, torch, kernels):
 def test_olmo_before_0_3_keeps_the_scores_of_every_layer():
     def kept(olmo: str) -> int:
         job = training("h100-80gb", **{"ai2-olmo": olmo, "torch": "2.2.2"})
+        job.framework = "ai2-olmo"
         job.activation_checkpointing = "none"
         return activations(job, OWN_KEYS)
 
@@ -138,8 +140,9 @@ def test_shared_keys_are_copied_for_every_head_in_float32():
 
 @pytest.mark.parametrize(("olmo", "kernels"), [("0.2.5", "math"), ("0.5.1", "math"), (None, "efficient")])
 def test_olmo_turns_the_efficient_kernel_off(olmo, kernels):
-    versions = {"torch": "2.5.1", **({"ai2-olmo": olmo} if olmo else {})}
-    assert sdpa_kernels(training("v100-32gb", "float16", **versions)) == kernels
+    job = training("v100-32gb", "float16", **{"torch": "2.5.1", "ai2-olmo": olmo or "0.2.5"})
+    job.framework = "ai2-olmo" if olmo else None
+    assert sdpa_kernels(job) == kernels
 
 
 def test_transformer_engine_has_no_fused_attention_before_ampere():

@@ -257,12 +257,12 @@ def test_experts_are_packed_by_bitsandbytes_where_asked_or_before_transformers_5
     assert packed(version="4.57.1", model=model._replace(model_type="llama4_text")) == set()
 
 
-@pytest.mark.parametrize(
-    ("versions", "packed"), [({}, False), ({"unsloth": "2025.8.5", "transformers": "4.56.0"}, True)]
-)
-def test_unsloth_packs_gpt_oss_experts(versions, packed):
+@pytest.mark.parametrize(("framework", "packed"), [(None, False), ("unsloth", True)])
+def test_unsloth_packs_gpt_oss_experts(framework, packed):
     """A notebook of it peaks at 12.98 GiB on a T4 (Unsloth 2025.8.5, rank 8, one row); 16-bit experts are 35 GiB."""
-    items = parameters(job(quantization=Quantization("bnb-nf4", 4), versions=versions), resolve("openai/gpt-oss-20b"))
+    versions = {"unsloth": "2025.8.5", "transformers": "4.56.0"}
+    packing = job(quantization=Quantization("bnb-nf4", 4), versions=versions, framework=framework)
+    items = parameters(packing, resolve("openai/gpt-oss-20b"))
     assert {item.packed for item in of(items, "expert_gate_up") if len(item.shape) > 2} == {packed}
 
 

@@ -94,7 +94,7 @@ BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128],
     [
         ({"method": "full"}, False),
         ({"method": "lora", "adapter": {"r": 8}}, True),
-        ({"method": "lora", "adapter": {"r": 8}, "versions": {"nemo-automodel": "0.4.0"}}, False),
+        ({"method": "lora", "adapter": {"r": 8}, "framework": "nemo-automodel"}, False),
         ({"method": "lora", "adapter": {"r": 8}, "framework": "megatron"}, False),
     ],
 )

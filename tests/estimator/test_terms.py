@@ -8,11 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gpulint.estimator.estimate import ALLOCATED, NotEstimable
+from gpulint.estimator.estimate import ALLOCATED, NotEstimable, Tiers
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.explain.explain import explained
-from gpulint.estimator.terms import Product, Term, less, line, of, terms, total
-from gpulint.estimator.tiers import Tiers, at_least, at_most, tier
+from gpulint.estimator.terms import Product, Term, at_least, at_most, less, line, of, terms, tier, total
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.launchers.reading import open_jobs, recognise_file

@@ -55,7 +55,7 @@ def job(release: str | None = "2024.8", length: int = 2048, **fields: object) ->
         }
     )
     if release:
-        made.versions["unsloth"] = release
+        made.framework, made.versions["unsloth"] = "unsloth", release
     return made
 
 
@@ -150,7 +150,7 @@ def test_a_t4_has_a_kernel_that_needs_neither_mask_nor_scores():
 
 
 def test_a_framework_that_nobody_knows_runs_the_models_and_the_loop_of_transformers():
-    named, plain = (estimate_job(job(framework=name), resolve(SHORT), None) for name in ("unsloth", None))
+    named, plain = (estimate_job(job(release=None, framework=name), resolve(SHORT), None) for name in ("acme", None))
     assert named == plain
-    filled = estimate_job(job(framework="torchtune"), resolve(SHORT), None)
+    filled = estimate_job(job(release=None, framework="torchtune"), resolve(SHORT), None)
     assert named.per_gpu.low < filled.per_gpu.low

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import gpulint.estimator.serving.vllm.settings as vllm_settings
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.kv_cache import LayerCache, layer_caches
+from gpulint.estimator.serving.kv_cache import layer_caches
+from gpulint.estimator.serving.layer_cache import LayerCache
 from gpulint.estimator.serving.pools.paged_cache import paged_cache
 from gpulint.estimator.serving.vllm.activations import profile_run
 from gpulint.estimator.serving.vllm.memory_budget import non_kv_cache_bounds

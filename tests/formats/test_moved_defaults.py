@@ -11,7 +11,7 @@ from gpulint.formats.core.format import Project
 from gpulint.formats.core.registry import find
 from gpulint.job.job import Job
 from gpulint.source.read import parse
-from gpulint.versions import numbers
+from gpulint.upstream.behaviour import numbers
 
 FACTORY = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\n"
 SERVED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\ninfer_backend: vllm\n"

@@ -5,6 +5,7 @@ from gpulint.formats.core.registry import recognise
 from gpulint.models.lora import NotAdaptable, adapted
 from gpulint.models.resolve import resolve
 from gpulint.source.read import parse
+from gpulint.upstream.stack import Stack
 
 from .origins import TRAINING, missing
 
@@ -121,10 +122,10 @@ def test_its_own_lora_adapts_what_peft_refuses_to(automodel):
     text = RECIPE.replace("meta-llama/Llama-3.1-8B", "tiiuae/Falcon-H1-0.5B-Base")
     job = automodel.job(text + "peft: {target_modules: '*_proj'}\n")
     model = resolve(job.model)
-    assert any("out_proj" in module.name for module in adapted(model, job.adapter))
-    job.adapter.own = False
+    assert any("out_proj" in module.name for module in adapted(model, job.adapter, stack=Stack(job)))
+    job.framework = None
     with pytest.raises(NotAdaptable):
-        adapted(model, job.adapter)
+        adapted(model, job.adapter, stack=Stack(job))
 
 
 def test_qlora(automodel):

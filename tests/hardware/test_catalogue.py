@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find, gpus, instance, parse
+from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find, gpus, instance, of_size, parse
 from gpulint.units import GIB, MIB
 
 
@@ -159,3 +159,21 @@ def test_machines_of_the_clouds():
     assert (machine.gpu.name, machine.gpus, machine.cloud) == ("h100-80gb", 8, "aws")
     assert instance("a2-ultragpu-4g").gpu.name == "a100-80gb"
     assert instance("m5.large") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "mib", "gpu"),
+    [
+        ("a10g", 22_888, "a10g"),
+        ("a100", 61_439, "a100-40gb"),  # the middle of 40,960 and 81,920 is 61,440
+        ("a100", 61_441, "a100-80gb"),
+        ("v100", 16_384, "v100-16gb"),
+    ],
+)
+def test_a_size_in_mib_tells_cards_of_one_name_apart(name, mib, gpu):
+    assert of_size(name, mib << 20).name == gpu
+
+
+def test_a_size_makes_no_card_of_a_name_that_nobody_knows():
+    with pytest.raises(UnknownGpu):
+        of_size("ours", 80 << 30)

@@ -617,7 +617,12 @@ def test_a_manifest_in_json(tmp_path):
     [
         ("karpenter.k8s.aws/instance-gpu-memory: '81920', karpenter.k8s.aws/instance-gpu-name: a100", "a100-80gb"),
         ("karpenter.k8s.aws/instance-gpu-name: a100, karpenter.k8s.aws/instance-gpu-memory: '40960'", "a100-40gb"),
-        # 44.99 GiB; 45 GB is near enough to an L40S's 48, 44 is not
+        # as Karpenter's page of instance types lists them for g5, g6, g6e and p5
+        ("karpenter.k8s.aws/instance-gpu-name: a10g, karpenter.k8s.aws/instance-gpu-memory: '22888'", "a10g"),
+        ("karpenter.k8s.aws/instance-gpu-name: l4, karpenter.k8s.aws/instance-gpu-memory: '22888'", "l4"),
+        ("karpenter.k8s.aws/instance-gpu-name: l40s, karpenter.k8s.aws/instance-gpu-memory: '45776'", "l40s"),
+        ("karpenter.k8s.aws/instance-gpu-name: h100, karpenter.k8s.aws/instance-gpu-memory: '81920'", "h100-80gb"),
+        ("karpenter.k8s.aws/instance-gpu-name: ours, karpenter.k8s.aws/instance-gpu-memory: '81920'", None),
         ("karpenter.k8s.aws/instance-gpu-name: l40s, karpenter.k8s.aws/instance-gpu-memory: '46068'", "l40s"),
         (
             "cloud.google.com/gke-gpu-partition-size: 2g.20gb, cloud.google.com/gke-accelerator: nvidia-a100-80gb",

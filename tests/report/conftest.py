@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.estimate import Assumption, Capacity, Estimate, KvCache, Phase
-from gpulint.estimator.terms import Term, line
-from gpulint.estimator.tiers import Tiers, tier
+from gpulint.estimator.estimate import Assumption, Capacity, Estimate, KvCache, Phase, Tiers
+from gpulint.estimator.terms import Term, line, tier
 from gpulint.finding import FileResult, Finding, Location, Report, Suggestion
 from gpulint.source.edit.replacement import Edit
 from gpulint.source.node import Span

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..finding import Finding
-    from ..run.check import Outcome
+    from ..run.outcome import Outcome
 
 OWN_NAMES = tuple(name for name in SETTINGS_NAMES if name != "pyproject.toml")
 """Files of settings, which are no configs."""

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..declared import declared
-from .terms import of, total
+from .terms import Term, at_least, at_most, line, of, total
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..hardware.gpu import Gpu
     from .peak_candidate import PeakCandidate
-    from .terms import Term
-    from .tiers import Tiers
 
 Verdict = Literal["fits", "tight", "exceeds", "unknown"]
 
 Spread = Literal["always", "doubt", "never"]
 """When what does not decide the verdict is worked out for `high`: always, where the verdict is `tight`, or never."""
+
+LEAST = "the least that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
+MOST = "the most that context, libraries and NCCL were measured at (estimator/allocator/runtime.json)"
+FULL = "less: near the card's end torch gives free segments back, an engine shrinks its cache"
+EXPECTED = "what is expected, which lies between least and most"
+NOTHING = "no less than nothing"
 
 COMPONENTS = (
     "weights", "adapter", "gradients", "optimizer", "activations", "logits", "kv_cache", "buffers", "runtime",
@@ -81,6 +88,53 @@ class PerGpu:
     process: int = declared("What nvidia-smi shows: with CUDA context, NCCL, libraries.", unit="bytes", least=0)
     low: int = declared("The least that `process` may be.", unit="bytes", least=0)
     high: int = declared("The most that `process` may be.", unit="bytes", least=0)
+
+
+class Tiers(NamedTuple):
+    """The terms of each tier; every one begins with the figure that it builds on.
+
+    reserved   allocated, and the free blocks of the segments that torch keeps
+    process    reserved, and what lies outside torch
+    low        the least that the process takes: least fragmentation and overhead, less what assumptions may take away
+    high       the most: largest fragmentation and overhead, and what assumptions may add; or the card's end
+    """
+
+    reserved: tuple[Term, ...]
+    process: tuple[Term, ...]
+    low: tuple[Term, ...]
+    high: tuple[Term, ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All of them, tier by tier."""
+        return (*self.reserved, *self.process, *self.low, *self.high)
+
+    def per_gpu(self, allocated: int) -> PerGpu:
+        """The sums, beside the bytes allocated at the peak."""
+        return PerGpu(allocated, *(total(found) for found in self))
+
+    def widened(self, found: Iterable[Assumption]) -> Tiers:
+        """With every fact's bytes off `low` and on `high`, which still hold `process` between them."""
+        given = list(found)
+        low = [*self.low, *(line("low", -item.low, _told(item)) for item in given if item.low)]
+        high = [*self.high, *(line("high", item.high, _told(item)) for item in given if item.high)]
+        return self._replace(low=at_least("low", low, 0, NOTHING), high=tuple(high)).holding()
+
+    def holding(self) -> Tiers:
+        """With `process` between `low` and `high`."""
+        process = total(self.process)
+        low, high = at_most("low", self.low, process, EXPECTED), at_least("high", self.high, process, EXPECTED)
+        return self._replace(low=low, high=high)
+
+    def capped(self, gpu: Gpu | None, found: Verdict) -> Tiers:
+        """What fits a card takes no more than the card has: torch gives free segments back first."""
+        if gpu is None or found != "fits":
+            return self
+        return self._replace(high=at_most("high", self.high, gpu.usable, FULL))
+
+
+def _told(item: Assumption) -> str:
+    return f"{item.field} {item.value}: assumed"
 
 
 @dataclass(slots=True, frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .micro_step import MicroStep
     from .peak_candidate import PeakCandidate
-    from .serving.kv_cache import LayerCache
+    from .serving.layer_cache import LayerCache
     from .sharding.sharded_state import ShardedState
     from .states.stage import Stage
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..upstream.deepspeed import LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE
+from ..upstream.torch import LAZY_LOADING, NCCL_2_22
 from .estimate import Assumption
-from .tiers import at_least, at_most
+from .terms import at_least, at_most
 from .verdict import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..job.job import Job
-    from .estimate import Estimate, KvCache
-    from .tiers import Tiers
+    from .estimate import Estimate, KvCache, Tiers
 
 EXTREMES: dict[str, tuple[Any, ...]] = {
     "activation_checkpointing": ("none", "full"),
@@ -44,9 +45,9 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     # data parallelism that shards nothing, or everything
     "parallelism.zero.stage": (0, 3),
     # stage 3 tests gradients of bfloat16, or does not (sharding/zero.py)
-    "versions.deepspeed": ("0.12.2", "0.12.3"),
-    # before lazy loading and foreach, and with NCCL 2.22 (allocator/runtime.json)
-    "versions.torch": ("1.13", "2.7"),
+    "versions.deepspeed": (LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE.until),
+    # the first to load kernels lazily, which has no foreach, and with NCCL 2.22 (allocator/runtime.json)
+    "versions.torch": (LAZY_LOADING.since, NCCL_2_22.since),
     "weights.quantization.double_quant": (False, True),
     # the kernels' smallest groups, and those of most checkpoints
     "weights.quantization.group_size": (32, 128),

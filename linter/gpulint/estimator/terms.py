@@ -70,6 +70,23 @@ def line(component: str, size: int, label: str, source: str = "") -> Term:
     return Term(component, Product(label, size), size, source, label)
 
 
+def tier(name: str, *lines: tuple[int, str]) -> tuple[Term, ...]:
+    """A term for each (bytes, label) that is not 0."""
+    return tuple(line(name, size, label) for size, label in lines if size)
+
+
+def at_least(name: str, found: Iterable[Term], size: int, label: str) -> tuple[Term, ...]:
+    """Terms of a tier that sum to no less than `size`."""
+    found = tuple(found)
+    return (*found, *tier(name, (max(0, size - total(found)), label)))
+
+
+def at_most(name: str, found: Iterable[Term], size: int, label: str) -> tuple[Term, ...]:
+    """Terms of a tier that sum to no more than `size`."""
+    found = tuple(found)
+    return (*found, *tier(name, (min(0, size - total(found)), label)))
+
+
 def less(component: str, found: Iterable[Term]) -> list[Term]:
     """What is taken off a figure: the terms with their bytes negative."""
     return [

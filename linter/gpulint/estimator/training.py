@@ -9,7 +9,7 @@ from ..job.job import Parallelism
 from ..models.model import text_config
 from . import assumptions, uncertainty, unknowns
 from .allocator import memory_levels, runtime
-from .estimate import Assumption, Estimate, NotEstimable, Phase
+from .estimate import NOTHING, Assumption, Estimate, NotEstimable, Phase
 from .inputs.objectives import objective
 from .inputs.waiting_inputs import waiting
 from .micro_step import left_by_forward, micro_step
@@ -28,8 +28,7 @@ from .states.imbalance import unbalanced
 from .states.loading import warmed
 from .states.parameters import base_dtype, elements, parameters
 from .states.stage import pipeline
-from .terms import line
-from .tiers import NOTHING, at_least, tier
+from .terms import at_least, line, tier
 from .unknowns import StageRun
 from .verdict import capacity, verdict
 
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
     from ..hardware.gpu import Gpu
     from ..job.job import Job
     from ..models.model import Model
-    from .estimate import Spread
+    from .estimate import Spread, Tiers
     from .states.stage import Stage
     from .terms import Term
-    from .tiers import Tiers
 
 
 def estimate_training(

@@ -13,12 +13,11 @@ from ..upstream.stack import Stack
 from ..upstream.torch import INDUCTOR_AS_READ
 from .allocator.allocator import segments
 from .allocator.fragmentation import beyond
-from .estimate import Assumption
+from .estimate import Assumption, Tiers
 from .states.loading import PACKED_ON_LOAD, read_ahead
 from .states.optimizer import of_job, specification
 from .states.quantization import effective_quantization
-from .terms import total
-from .tiers import Tiers, tier
+from .terms import tier, total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -90,6 +90,14 @@ def ambiguity(text: str) -> str | None:
     return f"{_sizes_of(text, candidates)}; {candidates[0].name} is assumed"
 
 
+def of_size(text: str, size: int) -> Gpu:
+    """The GPU of the named family whose memory is nearest to `size` bytes, as a cloud rounds it.
+
+    Raises UnknownGpu.
+    """
+    return min(_sold(text) or [find(text)], key=lambda gpu: abs(gpu.total - size))
+
+
 def largest(text: str) -> tuple[Gpu, str]:
     """The GPU of most memory that `text` may mean, and why it is a choice ("" where it is none).
 

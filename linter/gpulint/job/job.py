@@ -126,7 +126,10 @@ class Job:
     inference: Inference | None = declared("Generation or serving.", None)
     hardware: Hardware = declared("The hardware that the job runs on.", made=Hardware)
     framework: str | None = declared(
-        "The framework whose model code and training loop run, if not Transformers (`litgpt`, `torchtune` ...).", None
+        "The framework whose code runs instead of Transformers' (`litgpt`, `megatron`, `openrlhf`, `qwen`, "
+        "`torchtitan`, `torchtune`) or around it (`ai2-olmo`, `axolotl`, `nemo-automodel`, `prime-rl`, `unsloth`, "
+        "`verl`). A version in `versions` only tells which release of it.",
+        None,
     )
     allocator: CachingAllocator = declared("Settings of torch's caching allocator.", made=CachingAllocator)
     versions: dict[str, str] = declared("Package versions, by name: `versions.vllm`.", made=dict)

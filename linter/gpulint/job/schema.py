@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-if TYPE_CHECKING:
-    from .job import Job, JsonObject
+JsonObject = dict[str, Any]
+AnyJob = TypeVar("AnyJob")
+"""The class of `job.py`, which alone hands it in."""
 
 _DTYPE_ALIASES = {
     "fp64": "float64", "fp32": "float32", "f32": "float32", "float": "float32", "bf16": "bfloat16",
@@ -18,13 +19,13 @@ _DTYPE_KEYS = {"dtype", "autocast", "gradients", "state_dtype", "param_dtype", "
 _SHORTHANDS = {"loss": "kernel", "adapter": "type", "offload_optimizer": "device", "offload_parameters": "device"}
 
 
-def validate_job(of: type[Job], value: JsonObject) -> Job:
+def validate_job(of: type[AnyJob], value: JsonObject) -> AnyJob:
     """A Job from plain data; see `Job.validate`."""
-    job: Job = _adapter(of).validate_python(long_spelling(value))  # type: ignore[arg-type]
+    job: AnyJob = _adapter(of).validate_python(long_spelling(value))  # type: ignore[arg-type]
     return job
 
 
-def job_schema(of: type[Job]) -> JsonObject:
+def job_schema(of: type[Any]) -> JsonObject:
     """The JSON Schema of job files, generated from the dataclasses."""
     schema = _adapter(of).json_schema()  # type: ignore[arg-type]
     schema["properties"].pop("origins", None)
@@ -33,7 +34,7 @@ def job_schema(of: type[Job]) -> JsonObject:
 
 
 @cache
-def _adapter(of: type[Job]) -> TypeAdapter[Any]:
+def _adapter(of: type[Any]) -> TypeAdapter[Any]:
     """Classes hash by identity, which mypy does not see of a dataclass with `__eq__`."""
     return TypeAdapter(of)
 

@@ -93,6 +93,3 @@ class Adapter:
         "Unsloth's, or else fms-acceleration's.",
         made=list,
     )
-    own: bool = declared(
-        "Whether it is the tool's own LoRA, which can adapt modules that PEFT rejects (AutoModel).", False
-    )

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ..formats.core.format import Problem, Project
     from ..source.document import Document
     from ..source.node import Span
-    from .commands.environment import Decided
 
 
 @dataclass(slots=True)
@@ -62,6 +61,13 @@ class Resources:
             self.gpu, self.gpus_per_node, self.nodes, self.processes, self.host_memory, self.shared_memory,
             self.beside, dict(self.origins), dict(self.told),
         )  # fmt: skip
+
+
+class Decided(NamedTuple):
+    """A value of a Job field that the launch decides by itself."""
+
+    value: Any
+    origin: Origin
 
 
 class Launch(NamedTuple):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..job.job import Adapter
-    from .lora import AdaptedModule
+    from .adapted_module import AdaptedModule
     from .model import Model
 
 

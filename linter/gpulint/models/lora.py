@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from ..upstream import litgpt
+from ..upstream import litgpt, nemo_automodel
 from ..upstream.stack import Stack
 from . import llama_adapter
+from .adapted_module import AdaptedModule
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
 from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
 from .lora_targets import (
@@ -45,31 +46,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-class AdaptedModule(NamedTuple):
-    """A module with an adapter, once for every layer that has it.
-
-    name       the module's dotted name, `{0}` for the layer index; for experts the parameter's
-    rank       rows of lora_A of one copy, after `rank_pattern` and the fusion of expert projections
-    outer_rank columns of its lora_B, which differ where projections of a fused parameter are adapted one by one
-    copies     how many layers have it; `layers` which, None outside a stack
-    elements   trainable elements of all copies
-    """
-
-    name: str
-    in_features: int
-    out_features: int
-    rank: int
-    outer_rank: int
-    copies: int
-    layers: tuple[int, ...] | None
-    role: str
-    elements: int
-
-
-def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> tuple[AdaptedModule, ...]:
+def adapted(
+    model: Model, adapter: Adapter, experts: Experts = "converted", stack: Stack | None = None
+) -> tuple[AdaptedModule, ...]:
     """The modules that `adapter` adds weights to. Names that the model lacks are skipped, as PEFT skips them.
 
-    None for types that add nothing to modules. Raises NotAdaptable where nothing fits or PEFT refuses the combination.
+    None for types that add nothing to modules. Raises NotAdaptable where nothing fits or PEFT refuses the combination;
+    of `stack` a framework whose LoRA is its own refuses none.
     """
     if kind_of(adapter) in PROMPTS | COPIED:
         return ()
@@ -95,7 +78,7 @@ def adapted(model: Model, adapter: Adapter, experts: Experts = "converted") -> t
         raise NotAdaptable("no target modules are set, and PEFT rejects an empty list")
     if not found:
         raise NotAdaptable(f"PEFT finds no module for {_shown(adapter)} in {model.id}")
-    if not adapter.own:
+    if stack is None or not stack.does(nemo_automodel.OWN_LORA):
         _refuse_mamba(model, found)
     return tuple(found)
 
@@ -124,7 +107,7 @@ def trainable_parameters(model: Model, job: Job, experts: Experts = "converted")
         return llama_adapter.trainable(model, job.adapter.type)
     if job.adapter is not None:
         saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
-        modules = adapted(model, job.adapter, experts)
+        modules = adapted(model, job.adapter, experts, Stack(job))
         common = sum(size_of(part) for part in common_parts(model, job.adapter, modules) if part.trained)
         return sum(module.elements for module in modules) + common + saved
     if job.trainable is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..finding import FileResult, Finding, Report
 from ..settings.settings import Settings, project_root
+from .outcome import Outcome
 from .walk import find_files
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Run:
         if jobs > 1 and len(found) > 1:
             from . import parallel
 
-            return parallel.outcomes(partial(Run, self.layers), found, jobs)
+            return parallel.outcomes(partial(_begun, self.layers), found, jobs)
         return (self.outcome(item) for item in found)
 
     def report(self, outcomes: Sequence[Outcome]) -> Report:
@@ -116,6 +117,11 @@ class Run:
         return findings
 
 
+def _begun(layers: Settings | Layers) -> Callable[[Found], Outcome]:
+    """What makes an outcome of a file in a run of its own."""
+    return Run(layers).outcome
+
+
 def _in_order(path: str, findings: list[Finding]) -> list[Finding]:
     """Those of the file itself first, each file's by line."""
     return sorted(findings, key=lambda f: (f.location.path != path, f.location.path, f.location.span[:2]))
@@ -129,21 +135,6 @@ def _tell(report: Report, findings: Iterable[Finding], told: set[tuple[object, .
         if same not in told:
             told.add(same)
             report.findings.append(item)
-
-
-class Outcome(NamedTuple):
-    """What came of one file; `started` are the other files whose jobs it starts.
-
-    `seen` are the files whose comments were read, `used` the suppressions that silenced something.
-    """
-
-    file: FileResult
-    findings: list[Finding]
-    texts: dict[str, str]
-    suppressed: int = 0
-    started: frozenset[str] = frozenset()
-    seen: tuple[Seen, ...] = ()
-    used: frozenset[Use] = frozenset()
 
 
 def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:

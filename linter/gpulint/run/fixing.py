@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..finding import Finding, Suggestion
     from ..settings.layers import Layers
-    from .check import Outcome
+    from .outcome import Outcome
 
 MAX_TRIES = 4
 """How often the fix of one finding is tried: again after another fix of its files."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..versions import numbers, older
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -121,3 +119,35 @@ def still_in(version: str | None, last: str) -> bool:
 def is_release(version: str | None) -> bool:
     """Whether a version has numbers, so that it can be told from the newest."""
     return bool(numbers(version or ""))
+
+
+def older(version: str | None, than: str) -> bool:
+    """Whether a stated version comes before `than`; an unstated one, or one without numbers, is current.
+
+    Suffixes (`+cu124`, `rc1`) are cut, and `5` is `5.0`.
+    """
+    found = numbers(version or "")
+    return bool(found) and _significant(found) < _significant(numbers(than))
+
+
+def _significant(found: list[int]) -> list[int]:
+    while found and not found[-1]:
+        found = found[:-1]
+    return found
+
+
+def numbers(version: str) -> list[int]:
+    """The leading numbers of a version: '2.4.1+cu121' -> [2, 4, 1], 'v0.11' -> [0, 11], '0.4.9.post3' [0, 4, 9, 3]."""
+    found = []
+    for part in version.strip().lstrip("v=<>~^ ").split("+")[0].split("."):
+        digits, part = "", part.removeprefix("post")
+        for character in part:
+            if not character.isdigit():
+                break
+            digits += character
+        if not digits:
+            break
+        found.append(int(digits))
+        if len(digits) < len(part):
+            break
+    return found

@@ -12,6 +12,9 @@ TESTS_EVERY_DTYPE = Behaviour(
     "runtime/zero/stage3.py `_overflow_check_and_loss_scale_update`, `has_overflow`",
     until="0.12.3",
 )
+LAST_TO_TEST_EVERY_DTYPE = "0.12.2"
+"""The release before that one."""
+
 FREES_IN_STEP = Behaviour(
     NAME,
     "has stage 1 free the 16-bit gradients after a step",

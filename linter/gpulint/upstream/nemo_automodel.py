@@ -17,6 +17,16 @@ CHECKPOINT_WRAPPER = Behaviour(
     "checkpoints layers by PyTorch's wrapper, whatever the model's class calls",
     "components/distributed/parallelizer.py `checkpoint_wrapper`",
 )
+OWN_LORA = Behaviour(
+    NAME,
+    "has LoRA of its own, which wraps every module that matches, also those that PEFT rejects",
+    "components/_peft/lora.py",
+)
+BATCHES_IN_TURN = Behaviour(
+    NAME,
+    "takes a micro batch to the GPU when its turn comes",
+    "recipes/vlm/finetune.py `_forward_backward_step`",
+)
 DEQUANTIZES = Behaviour(
     NAME,
     "makes a checkpoint of FP8 weights 16 bits as it loads it",

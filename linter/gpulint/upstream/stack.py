@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from . import axolotl, litgpt, megatron, nemo_automodel, olmo, openrlhf, prime_rl, torchtitan, torchtune, unsloth
+from . import axolotl, litgpt, megatron, nemo_automodel, olmo, openrlhf, prime_rl, torchtitan, torchtune, unsloth, verl
 from .behaviour import BehaviourByType, is_release
 from .serving import sglang, vllm
 
@@ -25,15 +25,15 @@ NATIVE = {
 }
 """Frameworks with model code or a training loop of their own, and the package that has it."""
 
-AROUND = frozenset({axolotl.NAME, nemo_automodel.NAME, olmo.NAME, prime_rl.NAME, unsloth.NAME})
-"""Packages around Transformers' models: a Trainer, kernels, a loader, or some models of their own."""
+AROUND = frozenset({axolotl.NAME, nemo_automodel.NAME, olmo.NAME, prime_rl.NAME, unsloth.NAME, verl.NAME})
+"""Frameworks around Transformers' models, by their packages: a Trainer, kernels, a loader, some models of their own."""
 
 KERNELS = frozenset({"flash-linear-attention", "mamba-ssm", "flashinfer-python", "xielu"})
 """Packages that others take wherever they can be imported."""
 
 ENGINES = frozenset({vllm.NAME, sglang.NAME})
 
-_FRAMEWORKS = frozenset(NATIVE.values())
+FRAMEWORKS = frozenset({*NATIVE.values(), *AROUND})
 
 
 class Release(NamedTuple):
@@ -49,12 +49,22 @@ class Release(NamedTuple):
 
 
 class Stack:
-    """The packages that take part in a job, which says so by `framework`, `inference.engine` and what it states."""
+    """The packages that take part in a job.
+
+    A job says so by `framework` and `inference.engine`. A release that is stated says which release runs where the
+    package does, and never that it does; but for `KERNELS`, which are used wherever they are installed.
+    """
 
     __slots__ = ("job",)
 
     def __init__(self, job: Job) -> None:
         self.job = job
+
+    @property
+    def framework(self) -> str | None:
+        """The package whose code runs in the place of Transformers', or around it; None for Transformers alone."""
+        name = self.job.framework or ""
+        return NATIVE.get(name) or (name if name in AROUND else None)
 
     @property
     def native(self) -> bool:
@@ -77,9 +87,9 @@ class Stack:
 
     def runs(self, package: str) -> bool:
         """Whether a package takes part; libraries that every job of their kind has always do."""
-        if package in _FRAMEWORKS:
-            return NATIVE.get(self.job.framework or "") == package
-        if package in AROUND or package in KERNELS:
+        if package in FRAMEWORKS:
+            return self.framework == package
+        if package in KERNELS:
             return package in self.job.versions
         if package in ENGINES:
             return self.job.inference is not None and self.job.inference.engine == package

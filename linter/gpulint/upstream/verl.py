@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from .behaviour import Default
+from .behaviour import Behaviour, Default
 
 NAME = "verl"
+
+BATCHES_IN_TURN = Behaviour(
+    NAME,
+    "takes a micro batch of Transformers' models to the GPU when its turn comes",
+    "workers/engine/fsdp/transformer_impl.py",
+)
 
 _CONFIGS = "trainer/config of the wheels 0.2 to 0.9.1"
 

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 from ...models.adapter_types import number, option
 from ..tape.indexing import gather
 from ..tape.matmuls import linear, linear_wide
-from ..tape.ops import add, dropout, leaf, mul, scale, softmax, sub, to, unary
+from ..tape.ops import (
+    add,
+    dropout,
+    leaf,
+    mul,
+    scale,
+    sub,
+    to,
+    unary,
+)
+from ..tape.rows import softmax
 from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .deltas import combined

@@ -21,11 +21,11 @@ from ..tape.ops import (
     leaf,
     mul,
     scale,
-    softmax,
     summed,
     to,
     unary,
 )
+from ..tape.rows import softmax
 from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .unadapted import product

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import budget, uncertainty
+from ..estimate import FULL, LEAST, MOST, Tiers
 from ..memoize import recalled
 from ..sharding.fsdp_state import FsdpState
-from ..terms import total
-from ..tiers import FULL, LEAST, MOST, Tiers, at_most, tier
+from ..terms import at_most, tier, total
 from . import fragmentation, runtime
 from .replay import growing, plan_of
 from .trace import Trace, evaluation_trace, trace

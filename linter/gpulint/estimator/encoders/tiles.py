@@ -1,8 +1,8 @@
 """Mllama: an encoder of the tiles of an image, to whose states layers of the decoder attend.
 
 The encoder's layers are no `GradientCheckpointingLayer`: with activation checkpointing they keep all, too, from
-transformers 4.55 on (`checkpointed_tower` in modeling.json). Its stacks return the outputs of all their layers, which
-the encoder's forward function holds to its end.
+transformers 4.55 on (`CHECKPOINTED_TOWER` in upstream/transformers_models.py). Its stacks return the outputs of all
+their layers, which the encoder's forward function holds to its end.
 Source: transformers 5.23 models/mllama/modeling_mllama.py.
 """
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream.stack import Stack
 from ...upstream.transformers import TOWER_INPUTS_REQUIRE_GRAD
-from ..frameworks.modeling import still
+from ...upstream.transformers_models import CHECKPOINTED_TOWER
 from ..inputs.image_inputs import deep_layers, encoder_spec, stacks, vision, vision_spec
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def vision_dims(job: Job, model: Model, images: ImageInputs) -> VisionDims:
         clips=bool(fields.get("use_clipped_linears")),
         standardizes=bool(fields.get("standardize")),
         patches_require_grad=Stack(job).does(TOWER_INPUTS_REQUIRE_GRAD),
-        checkpointed=still("checkpointed_tower", job, model),
+        checkpointed=Stack(job).does(CHECKPOINTED_TOWER, model.model_type),
     )
 
 

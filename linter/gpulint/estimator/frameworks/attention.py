@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...upstream import olmo, torch, unsloth
 from ...upstream.stack import Stack
 from ...upstream.transformers import SDPA_NEEDS_TORCH_2_1_1
+from ...upstream.transformers_models import NO_SDPA
 from .frameworks import framework, of_transformers
-from .modeling import still
 from .unsloth import compiles_scores, takes_xformers
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def attention_implementation(job: Job, model: Model, found: ArchSpec, config: di
     if stated == "sdpa" and of_transformers(job):
         stack = Stack(job)
         before = stack.does(SDPA_NEEDS_TORCH_2_1_1) and not stack.does(torch.SDPA_OF_TRANSFORMERS)
-        if before or still("no_sdpa", job, model):
+        if before or stack.does(NO_SDPA, model.model_type):
             return "eager"
     written = found.sinks or found.scores in ("upcast", "relative")
     if stated in ("sdpa", "flex") and ((found.softcap and config.get(found.softcap, True)) or written):

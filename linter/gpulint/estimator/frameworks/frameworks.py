@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
 from ...upstream import megatron, torchtune
-from ...upstream.stack import NATIVE, Stack
+from ...upstream.stack import Stack
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -86,5 +86,5 @@ def of_transformers(job: Job) -> bool:
 
 
 def without_unknown(job: Job) -> Job:
-    """The job without a framework that the table lacks: what runs is Transformers' models and training loop."""
-    return job if job.framework is None or job.framework in NATIVE else replace(job, framework=None)
+    """The job without a framework that nobody knows: what runs is Transformers' models and training loop."""
+    return replace(job, framework=None) if job.framework and not Stack(job).framework else job

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ...models.arch_spec import arch_spec
 from ...models.model import text_config
-from ...upstream import transformers_models
 from ...upstream.stack import Stack
 from ...upstream.transformers_models import BOUNDED_SCORES, NATIVE_SCORES, WIDE_NATIVE_SCORES
 
@@ -25,8 +24,3 @@ def arch_at(job: Job, model: Model) -> ArchSpec:
     )
     bounded = stack.does(BOUNDED_SCORES, model.model_type)
     return found._replace(scores="native" if native else found.scores, bounded=bounded)
-
-
-def still(habit: str, job: Job, model: Model) -> bool:
-    """Whether a row of `transformers_models` holds for the model's class, by its name in lower case."""
-    return Stack(job).does(getattr(transformers_models, habit.upper()), model.model_type)

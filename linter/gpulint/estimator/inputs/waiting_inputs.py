@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import nemo_automodel, verl
 from ...upstream.stack import Stack
 from ...upstream.transformers import STEP_BATCHES_AT_ONCE
 from ..frameworks.frameworks import of_transformers
@@ -13,14 +14,11 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
 
-LOOPS = frozenset({"nemo-automodel", "verl"})
-"""Packages whose loops take a micro batch of Transformers' models to the GPU when its turn comes (AutoModel:
-recipes/vlm/finetune.py `_forward_backward_step`; verl: workers/engine/fsdp/transformer_impl.py)."""
-
 
 def of_trainer(job: Job) -> bool:
     """Whether Transformers' Trainer runs the steps, or one made of it (TRL, LLaMA-Factory, axolotl, ms-swift)."""
-    return of_transformers(job) and not LOOPS & set(job.versions)
+    stack = Stack(job)
+    return of_transformers(job) and not (stack.does(nemo_automodel.BATCHES_IN_TURN) or stack.does(verl.BATCHES_IN_TURN))
 
 
 def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:

@@ -13,7 +13,18 @@ from ..adapters.linear import merged, project
 from ..tape.indexing import gather, repeat, split, topk, total, window
 from ..tape.labels import labelled
 from ..tape.matmuls import expert_matmul, grouped_linear, linear_wide
-from ..tape.ops import add, add_to, clamp, divide, leaf, mul, scale, shift, softmax, to, unary
+from ..tape.ops import (
+    add,
+    add_to,
+    clamp,
+    leaf,
+    mul,
+    scale,
+    shift,
+    to,
+    unary,
+)
+from ..tape.rows import divide, softmax
 from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from . import token_choice

@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.indexing import cat, split
-from ..tape.ops import layer_norm, leaf, mean, mul, power, rsqrt, shift, sub, to, widened
+from ..tape.ops import (
+    leaf,
+    mul,
+    power,
+    rsqrt,
+    shift,
+    sub,
+    to,
+    widened,
+)
+from ..tape.rows import layer_norm, mean
 from ..tape.tape import tape_of
 from ..tape.tensor import Parameter
 from . import compiled, liger

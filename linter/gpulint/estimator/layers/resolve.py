@@ -1,31 +1,30 @@
 """A job, its model and its libraries -> the dims of its layers and the weights that make them up.
 
-Of the layers this module alone asks frameworks, inputs and states: what the others read is named here.
+Of the layers this module and `facts.py` alone ask frameworks, inputs and states: what the others read is named here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
-from ...models.model import text_config
 from ...models.remote import normed_head
 from ...upstream import prime_rl as upstream_prime_rl
 from ...upstream import torch, torchtitan, transformers
 from ...upstream import unsloth as upstream_unsloth
 from ...upstream.stack import Stack
+from ...upstream.transformers_models import REPEATED_KEYS
 from ..adapters.lora_kernels import lora_kernels
 from ..adapters.modules import ModuleOptions, Packing
 from ..estimate import NotEstimable
 from ..frameworks import attention, kernels, prime_rl, unsloth
 from ..frameworks.compiling import remade_attention, traced
 from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.modeling import arch_at, still
-from ..frameworks.release import REMOTE, checkpoints, packed, reentrant, release
+from ..frameworks.release import checkpoints, packed, reentrant
 from ..frameworks.trl import trl
-from ..inputs.image_inputs import deep_layers, image_inputs, vision_spec
-from ..inputs.objectives import UNPAIRED, objective
-from ..inputs.speech import frames, spoken
+from ..inputs.image_inputs import deep_layers, vision_spec
+from ..inputs.objectives import UNPAIRED
+from ..inputs.speech import frames
 from ..inputs.virtual_tokens import lengthened
 from ..states import low_precision
 from ..states.gradients import accumulating, units_reduce
@@ -45,17 +44,13 @@ from .dims import (
     PromptDims,
     SoundDims,
 )
+from .facts import Facts, facts_of
 from .weights import ModelWeights
 
 if TYPE_CHECKING:
     from ...job.job import Job
-    from ...models.arch_spec import ArchSpec
     from ...models.model import Model
-    from ..frameworks.frameworks import Framework
-    from ..frameworks.release import Release
     from ..inputs.image_inputs import ImageInputs
-    from ..inputs.objectives import Objective
-    from ..states.parameter import Parameter
 
 LORA_PARTS = ("q_proj", "k_proj", "v_proj")
 
@@ -72,35 +67,12 @@ class Resolved(NamedTuple):
     images: ImageInputs | None
 
 
-class Facts(NamedTuple):
-    """What several dims follow from."""
-
-    job: Job
-    stack: Stack
-    model: Model
-    config: dict[str, Any]
-    arch: ArchSpec
-    framework: Framework
-    release: Release
-    objective: Objective
-    images: ImageInputs | None
-    batch: int
-    length: int
-    samples: int
-    items: tuple[Parameter, ...] = ()
-
-    @property
-    def keys(self) -> int:
-        """Positions that a sequence attends to."""
-        return self.length + prefix_tokens(self.job.adapter)
-
-
 def resolve(job: Job, model: Model, stack: str = "") -> Resolved:
     """The dims, weights and tape options of a job; `stack` names the layers where they are not the decoder's.
 
     Raises NotEstimable for what is not read: objectives, prompts, experts, quantisations.
     """
-    facts = _facts(lengthened(job), model)
+    facts = facts_of(lengthened(job), model)
     _refuse_prompts(facts)
     if model.shape.experts and not model.shape.experts_per_token:
         raise NotEstimable(f"the config of {model.id} does not say how many experts take each token")
@@ -109,42 +81,6 @@ def resolve(job: Job, model: Model, stack: str = "") -> Resolved:
     weights = _weights(facts, stack)
     dims = _dims(facts, weights, own)
     return Resolved(dims, weights, _options(facts.job), facts.images)
-
-
-def _facts(job: Job, model: Model) -> Facts:
-    config = {**model.defaults, **text_config(model.config)}
-    arch, own, context = arch_at(job, model), framework(job), max(1, job.parallelism.context)
-    if own.norm and arch.norm in ("rms", "gemma"):
-        arch = arch._replace(norm=own.norm)
-    if own.rope and arch.rope != "none":
-        arch = arch._replace(rope=own.rope)
-    found = objective(job)
-    batch = (job.micro_batch_size or 1) * found.sequences
-    length = samples = -(-max(1, found.length) // context)
-    if arch.waves:
-        found, length = spoken(found, model), frames(config, samples)[-1]
-    elif found.loss == "ctc":
-        raise NotEstimable(f"{model.id} has no head for the ctc objective")
-    if prefix_tokens(job.adapter) and job.activation_checkpointing != "none":
-        raise NotEstimable("PEFT refuses prefix tuning with gradient checkpointing")
-    first_qwen = "kv_channels" in config and "no_bias" in config  # its own code, whatever model type stands for it
-    version = release(job, REMOTE if first_qwen else model.model_type)
-    if own.repeats_keys:
-        version = version._replace(grouped_keys=False, contiguous=False)
-    return Facts(
-        job,
-        Stack(job),
-        model,
-        config,
-        arch,
-        own,
-        version,
-        found,
-        image_inputs(job, model, batch),
-        batch,
-        length,
-        samples,
-    )
 
 
 def _refuse_prompts(facts: Facts) -> None:
@@ -252,7 +188,7 @@ def _attention(facts: Facts, weights: ModelWeights, implementation: str) -> Atte
     head_dim = shape.qk_nope_head_dim + rope_dim if latent else shape.head_dim
     heads = -(-shape.heads // tensor)
     groups = config_dims.groups(weights, shape.layer_types, heads, head_dim) or -(-shape.kv_heads // tensor)
-    repeated = not facts.stack.native and still("repeated_keys", job, model)
+    repeated = not facts.stack.native and facts.stack.does(REPEATED_KEYS, model.model_type)
     return AttentionDims(
         implementation=implementation,
         sdpa=attention.sdpa_kernels(job),

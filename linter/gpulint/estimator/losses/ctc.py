@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
-from ..tape.ops import dropout, made, softmax
+from ..tape.ops import dropout, made
+from ..tape.rows import softmax
 from ..tape.tensor import mark
 
 if TYPE_CHECKING:

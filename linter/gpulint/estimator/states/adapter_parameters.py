@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...job.job import Adapter, Job
+    from ...models.adapted_module import AdaptedModule
     from ...models.adapter_parts import Part
-    from ...models.lora import AdaptedModule
     from ...models.lora_targets import Experts
     from ...models.model import Model
 
@@ -68,7 +68,7 @@ def adapter_parameters(job: Job, model: Model, dtype: str) -> list[Parameter]:
     from ...models.lora import adapted, common_parts
 
     try:
-        modules = adapted(model, adapter, expert_targets(job, model))
+        modules = adapted(model, adapter, expert_targets(job, model), Stack(job))
         if kind in LOW_RANK:
             return [item for module in modules for item in _pair(module, adapter, job, model, dtype)]
         common = [_part(part, "", None, "adapter", dtype) for part in common_parts(model, adapter, modules)]

@@ -98,6 +98,7 @@ TABLE = Table(
     (
         Fixed("kind", Derived("training", "an axolotl config")),
         _set_versions,
+        Fixed("framework", Derived(NAME, "its own Trainer and LoRA kernels")),
         Fixed(
             "allocator.expandable_segments",
             Default(True, "set_pytorch_cuda_alloc_conf in axolotl/utils/__init__.py"),

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...job.job import Job
 from ...job.origin import Origin
 from ...source.document import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ...hardware.gpu import Gpu
     from ...source.document import Document
     from ...source.edit.replacement import Edit
     from ...source.node import Entry, Span
-    from .bindings.rows import Table
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
     Edits = Callable[["Reading", dict[str, Any]], list[Edit] | None]
@@ -91,6 +90,17 @@ class Project(NamedTuple):
     alone: bool = False
 
 
+class Rows(Protocol):
+    """A format's table, as far as others than its reader look at it (`bindings/rows.py`)."""
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """Keys and the Job fields that they say."""
+
+    def key_rows(self) -> Iterator[Any]:
+        """The rows that say a key."""
+
+
 class Format(NamedTuple):
     """A config format. Its module holds one of these as `FORMAT`.
 
@@ -110,7 +120,7 @@ class Format(NamedTuple):
     edits: Edits
     hardware: str = "not in the file"
     serves: bool = False
-    table: Table | None = None
+    table: Rows | None = None
 
     @classmethod
     def of_table(
@@ -119,7 +129,7 @@ class Format(NamedTuple):
         title: str,
         upstream: str,
         read: Callable[[Document, Project], Reading],
-        table: Table,
+        table: Rows,
         hardware: str = "not in the file",
         *,
         serves: bool = False,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import deepspeed
 from ..core.backends.deepspeed import AUTO, ROWS, UPSTREAM, zero_keys
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import Table
@@ -33,9 +34,9 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a DeepSpeed config alone: no model, and "auto" left to whoever runs it."""
     reader = Reader(document, project, "deepspeed", UPSTREAM)
     reader.derived("kind", "training", "a DeepSpeed config")
-    if "deepspeed" in project.versions:
+    if stated := project.versions.get(deepspeed.NAME):
         note = "the version that the launcher or the settings state"
-        reader.derived("versions.deepspeed", project.versions["deepspeed"], note)
+        reader.derived("versions.deepspeed", stated, note)
     set_hardware(reader, project, None, sharded=True)
     problems = apply(reader, document, AutoValues(client="", world_size=project.gpus))
     problems = [item for item in problems if not _is_anothers(item)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ...source.node import Entry, Node
     from ..core.arguments import Given
-    from ..core.bindings.rows import Key, Source
+    from ..core.bindings.rows import Source
     from ..core.format import JobBuilder
 
 
@@ -79,7 +79,7 @@ class ConfigReader(Reader):
         """`root` is the config's mapping, `prefix` its dotted place in `document`."""
         reader = cls.over(builder, builder.document if reference else document, Sections(root, prefix), UPSTREAM)
         reader.values, reader.reference = values, reference
-        reader.blank = lambda _, row, given, default: reader.filled(row, given, default)
+        reader.blank = lambda _, field, given, default: reader.filled(field, given, default)
         reader.elsewhere = None if document.path == builder.document.path else document.path
         return reader
 
@@ -104,10 +104,10 @@ class ConfigReader(Reader):
         else:
             self.set(field, given, value, note)
 
-    def filled(self, row: Key, given: Given, default: Source) -> Source:
+    def filled(self, field: str, given: Given, default: Source) -> Source:
         """What stands for a value that is filled in: the client's for "auto" where it is known, else the default."""
         auto, values = given.value == AUTO, self.values
-        size = values.filled(row.field.rpartition(".")[2], self.stage) if auto else None
+        size = values.filled(field.rpartition(".")[2], self.stage) if auto else None
         if size is not None:
             return Written(size, f'"auto", filled from hidden_size {values.hidden_size}')
         why = '"auto" is not filled here' if auto else f"{given.entry.key.value} is {given.value}"

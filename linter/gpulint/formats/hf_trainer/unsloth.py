@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...upstream.unsloth import CUT_CROSS_ENTROPY, FUSED_LOSS
+from ...upstream.unsloth import CUT_CROSS_ENTROPY, FUSED_LOSS, NAME
 
 if TYPE_CHECKING:
     from ..core.arguments import Given
@@ -30,8 +30,9 @@ def set_unsloth(reader: Reader, given: Given, release: str, checkpointing: str) 
     `lora_dropout` is 0 (fused_lora.py). Its loss needs labels, which smoothing keeps from the model.
     """
     job = reader.job
-    if "unsloth" not in job.versions:
-        reader.versions({"unsloth": release}, {}, "what loads the model")
+    if not job.versions.get(NAME):
+        reader.versions({NAME: release}, {}, "what loads the model")
+    reader.set("framework", given, NAME, "Unsloth loads the model and wraps it")
     reader.set("activation_checkpointing", given, checkpointing, "Unsloth's checkpointing")
     if job.attention == "eager":
         reader.set("attention", given, "sdpa", "Unsloth's attention")
@@ -42,7 +43,7 @@ def set_unsloth(reader: Reader, given: Given, release: str, checkpointing: str) 
         if job.adapter.type == "lora":
             reader.set("adapter.kernels", given, [] if job.adapter.dropout else PARTS, "Unsloth's functions")
     if job.objective in ("sft", "pretrain") and job.loss.kernel != "smoothed":
-        reader.set("loss.kernel", given, _loss(job.versions["unsloth"]), "Unsloth's loss")
+        reader.set("loss.kernel", given, _loss(job.versions[NAME]), "Unsloth's loss")
 
 
 def _loss(release: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...upstream import olmo
 from ..core.backends.fsdp import FSDP, may_shard
 from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, pretrains, runs_on
@@ -128,7 +129,7 @@ _SHARDING = (
 
 TABLE = Table(
     (
-        *runs_on(),
+        *runs_on(olmo.NAME),
         *pretrains("OLMo", "a run of scripts/train.py"),
         _set_model,
         Key("attention", "model.flash_attention", FLAG, to={True: "flash_attention_2", False: "sdpa"}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import nemo_automodel
 from ..core.bindings.kinds import NUMBER, POSITIVE, TEXT, integer
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table
@@ -168,6 +169,7 @@ TABLE = Table(
         Fixed("kind", Derived("training", "a training recipe")),
         Fixed("objective", Derived("sft", "next-token prediction")),
         _set_versions,
+        Fixed("framework", Derived(nemo_automodel.NAME, "its own recipes around Transformers' models")),
         *DEGREES,
         *WEIGHTS,
         *ADAPTER,

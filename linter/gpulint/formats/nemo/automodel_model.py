@@ -152,7 +152,6 @@ ADAPTER = (
     *only(
         _has_lora,
         Key("adapter.type", "peft.use_dora", FLAG, Derived("lora", "LoRA", "method"), {True: "dora"}, NEVER),
-        Fixed("adapter.own", Default(True, "components/_peft/lora.py wraps every module that matches")),
         Key("adapter.r", "peft.dim", POSITIVE, 8),
         Key("adapter.alpha", "peft.alpha", NUMBER, 32),
         Key("adapter.dropout", "peft.dropout", NUMBER, 0.0),

@@ -194,6 +194,7 @@ TABLE = Table(
     (
         *runs_on(),
         Fixed("kind", Derived("training", "the trainer of a run")),
+        Fixed("framework", Derived(prime_rl.NAME, "code of its own for many models")),
         _set_objective,
         Fixed("packing", Derived(True, "rows are packed up to seq_len", "objective")),
         Key("model", ("trainer.model.name", "model.name"), TEXT),

@@ -70,10 +70,10 @@ class Options(Arguments):
         return None
 
 
-def _filled_in(reader: Reader, row: Key, _given: Given, default: Source) -> Source:
+def _filled_in(reader: Reader, field: str, _given: Given, default: Source) -> Source:
     """What a blank stands for: the default, until another program fills the value in."""
     note = default.note or f"default of {reader.upstream}"
-    unstated = row.field == "inference.max_model_len"
+    unstated = field == "inference.max_model_len"
     return Assumed(default.value, f"{{value}} is filled in when the job starts; {note}", unstated)
 
 

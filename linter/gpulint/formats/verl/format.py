@@ -54,6 +54,7 @@ def read(document: Document, project: Project) -> Reading:
 def _set_objective(reader: Reader) -> None:
     usual = {"verl": UPSTREAM.split()[1], "transformers": "5.5.0", "vllm": "0.21.0"}
     reader.versions(usual, reader.project.versions, f"what {UPSTREAM} runs on")
+    reader.derived("framework", verl.NAME, "its own steps around Transformers' models")
     estimator = reader.given(TEXT, "algorithm.adv_estimator")
     word = estimator.value if estimator else "gae"
     trained = reader.value(FLAG, "critic.enable", default=word == "gae")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import verl
 from ...upstream.behaviour import default_of
-from ...upstream.verl import SFT_DEFAULTS
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.lora import lora
 from ..core.backends.training_loop import USUAL, runs_on
@@ -55,7 +55,7 @@ def _places(document: Document) -> dict[str, str]:
 
 
 def _default(reader: Reader, name: str, usual: Any) -> Any:
-    return default_of(SFT_DEFAULTS, reader.project.versions.get("verl", ""), name, usual)
+    return default_of(verl.SFT_DEFAULTS, reader.project.versions.get("verl", ""), name, usual)
 
 
 def _set_gpus(reader: Reader) -> None:
@@ -128,6 +128,7 @@ TABLE = Table(
         *runs_on(),
         Fixed("kind", Derived("training", "a run of verl's SFT trainer")),
         Fixed("objective", Derived("sft", "verl's SFT trainer")),
+        Fixed("framework", Derived(verl.NAME, "its own steps around Transformers' models")),
         Key(
             "model", ("model.partial_pretrain", "model.path"), WHOLE_TEXT, Assumed(None, "the model is to be filled in")
         ),

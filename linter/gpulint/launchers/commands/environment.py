@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_boolean, as_integer
 from ...job.origin import Origin
 from ...source.places import places_of
+from ..launch import Decided
 from ..shell.script import place
 
 if TYPE_CHECKING:
@@ -22,13 +23,6 @@ _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 _SIZES = ("max_split_size_mb", "roundup_power2_divisions")
-
-
-class Decided(NamedTuple):
-    """A value of a Job field that the launch decides by itself."""
-
-    value: Any
-    origin: Origin
 
 
 def allocator(variables: Mapping[str, Word], file: Document) -> dict[str, Decided]:

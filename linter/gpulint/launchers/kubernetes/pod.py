@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
+from ...units import MIB
 from ..commands.images import elsewhere
 from ..launch import Resources, Started
 from ..quantities import size
@@ -200,13 +201,22 @@ def _label(entry: Entry, file: Document, resources: Resources) -> None:
 
 
 def _size(entry: Entry, file: Document, resources: Resources) -> None:
-    """Karpenter tells cards of one name apart by their memory in MiB; GKE names a partition beside the card."""
+    """Karpenter tells cards of one name apart by their memory in MiB; GKE names a partition beside the card.
+
+    A card that the catalogue has in one size is that one: Karpenter's page gives 22,888 MiB for the 24 GB of an A10G
+    or an L4, which is what EC2's DescribeInstanceTypes reports.
+    """
+    from ...hardware.catalogue import UnknownGpu, of_size
+
     if str(entry.key.value) == _PARTITION and resources.gpu is not None and "-mig-" not in resources.gpu:
         kind = f"{resources.gpu}-mig-{entry.value.value}"
         resources.state("gpu", kind, file.path, _PARTITION, entry.value.span)
     number = as_integer(entry.value.value) if str(entry.key.value) == _CARD_MEMORY else None
     if number and resources.gpu is not None and resources.gpu.isalnum():
-        kind = f"{resources.gpu}-{round(number / 1024)}gb"
+        try:
+            kind = of_size(resources.gpu, number * MIB).name
+        except UnknownGpu:
+            return
         resources.state("gpu", kind, file.path, _CARD_MEMORY, entry.value.span)
 
 

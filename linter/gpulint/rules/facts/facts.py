@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model
     from ...source.node import Entry, Node
-    from ..suggest.search import Search
 
 CONFIG, DEEPSPEED, ITEM, LAUNCH, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "origin."
 
@@ -61,7 +60,10 @@ def fact(path: str, unit: str = "", type: str = "") -> Callable[[Callable[[Facts
 
 
 class Facts:
-    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared."""
+    """The facts of one reading. `reads` collects the paths that were asked for since it was last cleared.
+
+    `shared` is what the findings of the job share, by its class: the search for changes.
+    """
 
     def __init__(self, reading: Reading, project: Project, gpu: Gpu | None) -> None:
         self.reading = reading
@@ -72,7 +74,7 @@ class Facts:
         self.reads: set[str] = set()
         self.model_reason = ""
         self.estimate_reason = ""
-        self.search: Search | None = None
+        self.shared: dict[type, Any] = {}
         self._steps = 0
         self._outline: Estimate | bool | None = False
         self._values: dict[str, Any] = {}

@@ -270,9 +270,10 @@ def _adapter_refusal(facts: Facts) -> Any:
         return UNKNOWN
     from ...estimator.states.adapter_parameters import expert_targets
     from ...models.lora import NotAdaptable, NotModelled, adapted
+    from ...upstream.stack import Stack
 
     try:
-        adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
+        adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model), Stack(facts.job))
     except NotModelled:
         return UNKNOWN
     except NotAdaptable as error:

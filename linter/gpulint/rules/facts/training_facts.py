@@ -121,12 +121,13 @@ def _max_effective_rank(facts: Facts) -> Any:
     from ...estimator.states.adapter_parameters import expert_targets
     from ...models.adapter_types import LOW_RANK, kind_of
     from ...models.lora import NotAdaptable, adapted
+    from ...upstream.stack import Stack
 
     if kind_of(facts.job.adapter) not in LOW_RANK:
         return UNKNOWN
 
     try:
-        modules = adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model))
+        modules = adapted(facts.model, facts.job.adapter, expert_targets(facts.job, facts.model), Stack(facts.job))
     except NotAdaptable:
         return UNKNOWN
     sides = [min(module.in_features, module.out_features) for module in modules if module.role not in _NARROW_ROLES]

@@ -81,9 +81,10 @@ class Bench:
     @property
     def search(self) -> Search:
         """The search of the job, which its findings share."""
-        if self.facts.search is None:
-            self.facts.search = Search(self.facts, self.selection.recipes)
-        return self.facts.search
+        shared: dict[type, Search] = self.facts.shared
+        if Search not in shared:
+            shared[Search] = Search(self.facts, self.selection.recipes)
+        return shared[Search]
 
     def helping(self) -> list[Candidate]:
         """At most MAX_SHOWN that hold after being checked, one a family: those that fit, or else the tight ones.

@@ -6,6 +6,9 @@ from ..behaviour import Behaviour
 
 NAME = "sglang"
 
+NEWEST = "0.5.23"
+"""The last release that was read."""
+
 AITER_SHARE = Behaviour(
     NAME,
     "leaves less of the static share to long requests whose attention is AITER's",

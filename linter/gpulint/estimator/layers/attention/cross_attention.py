@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...tape.labels import labelled
 from ...tape.matmuls import product
-from ...tape.ops import (
-    add,
-    contiguous,
-    copied,
-    dropout,
-    masked,
-    scale,
-    softmax,
-    to,
-)
+from ...tape.ops import add, contiguous, copied, dropout, masked, scale, to
+from ...tape.rows import softmax
 from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from .kernels import up_to

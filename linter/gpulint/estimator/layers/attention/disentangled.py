@@ -12,7 +12,8 @@ from ...adapters.linear import project
 from ...tape.indexing import repeat
 from ...tape.labels import labelled
 from ...tape.matmuls import product
-from ...tape.ops import add, add_to, copied, dropout, leaf, scale, softmax
+from ...tape.ops import add, add_to, copied, dropout, leaf, scale
+from ...tape.rows import softmax
 from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from ..norms import NORMS

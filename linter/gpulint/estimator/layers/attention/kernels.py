@@ -19,11 +19,11 @@ from ...tape.ops import (
     leaf,
     scale,
     scaled_in_place,
-    softmax,
     sub,
     to,
     unary,
 )
+from ...tape.rows import softmax
 from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...tape.indexing import embedding, repeat
-from ...tape.ops import add, add_to, contiguous, copied, dropout, scale, softmax
+from ...tape.ops import add, add_to, contiguous, copied, dropout, scale
+from ...tape.rows import softmax
 from ...tape.tape import tape_of
 from .heads import heads_of
 from .kernels import heads_product

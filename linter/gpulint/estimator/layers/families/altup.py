@@ -17,7 +17,6 @@ from ...tape.ops import (
     clamp,
     contiguous,
     divided,
-    mean,
     mul,
     power,
     scale,
@@ -26,6 +25,7 @@ from ...tape.ops import (
     to,
     unary,
 )
+from ...tape.rows import mean
 from ...tape.tape import tape_of
 from ..activation import activation, relu
 from ..norms import normed

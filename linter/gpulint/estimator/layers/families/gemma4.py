@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ...adapters.linear import project
 from ...estimate import NotEstimable
 from ...tape.indexing import gather, topk
-from ...tape.ops import add, divide, gathered, leaf, mul, multiplied, scale, scattered, softmax
+from ...tape.ops import add, gathered, leaf, mul, multiplied, scale, scattered
+from ...tape.rows import divide, softmax
 from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from ..activation import activation

@@ -17,7 +17,6 @@ from ...tape.ops import (
     contiguous,
     exp,
     leaf,
-    mean,
     mul,
     power,
     relayout,
@@ -30,6 +29,7 @@ from ...tape.ops import (
     unary,
     unpadded,
 )
+from ...tape.rows import mean
 from ...tape.tape import tape_of
 from ...tape.tensor import Tensor
 from .convolution import causal_convolution

@@ -19,7 +19,6 @@ from ...tape.ops import (
     divided,
     exp,
     leaf,
-    mean,
     mul,
     power,
     rsqrt,
@@ -33,6 +32,7 @@ from ...tape.ops import (
     unpadded,
     where,
 )
+from ...tape.rows import mean
 from ...tape.tape import tape_of
 from .convolution import causal_convolution
 from .gated_delta_net import CHUNK

@@ -20,7 +20,6 @@ from ...tape.ops import (
     contiguous,
     exp,
     leaf,
-    mean,
     mul,
     power,
     rsqrt,
@@ -34,6 +33,7 @@ from ...tape.ops import (
     unpadded,
     view,
 )
+from ...tape.rows import mean
 from ...tape.tape import tape_of
 from .convolution import causal_convolution
 

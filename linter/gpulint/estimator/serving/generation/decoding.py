@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ....models.arch_spec import ArchSpec
     from ....models.model import Model
     from ...terms import Count
-    from ..kv_cache import LayerCache
+    from ..layer_cache import LayerCache
 
 
 def attended(job: Job, model: Model, batch: int, tokens: int, element: float) -> Sequence[Product]:

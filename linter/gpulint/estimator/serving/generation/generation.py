@@ -10,7 +10,7 @@ from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT32_STATES, TUPLES
 from ... import uncertainty
 from ...allocator import allocator, runtime
-from ...estimate import Assumption, Estimate, Phase
+from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers
 from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
 from ...states.parameters import base_dtype, parameters
@@ -18,8 +18,7 @@ from ...states.quantization import effective_quantization, unpacked_perhaps
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import stages
 from ...states.weights import weights
-from ...terms import Product, largest, line, terms, total
-from ...tiers import LEAST, MOST, Tiers, tier
+from ...terms import Product, largest, line, terms, tier, total
 from ...unmodeled import kernels_perhaps, mixing, with_kernels
 from ...verdict import capacity, verdict
 from ..inference_assumptions import inference_assumptions

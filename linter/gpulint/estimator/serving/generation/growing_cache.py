@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model
     from ...terms import Term
-    from ..kv_cache import LayerCache
+    from ..layer_cache import LayerCache
 
 SOURCE = "transformers cache_utils.py DynamicCache"
 

@@ -25,7 +25,7 @@ from ...states.tensor_parallel import fullest_stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..kv_cache import LayerCache
+    from ..layer_cache import LayerCache
 
 
 class Group(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import GIB, MIB, bytes_text
+from ....upstream.serving import sglang
 from ...allocator.fragmentation import policy
 from ...allocator.runtime import neighbours
 from ...estimate import Estimate
@@ -60,7 +61,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     """
     given = job.inference
     assert given is not None
-    version = given.version or job.versions.get("sglang") or "0.5.23"
+    version = given.version or job.versions.get(sglang.NAME) or sglang.NEWEST
     job = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
     chosen = share(job, model, gpu)
     held = rank(job, model, gpu, chosen.chunk, given.max_num_seqs or 1)

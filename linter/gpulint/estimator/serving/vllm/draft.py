@@ -17,7 +17,7 @@ from ..kv_cache import layer_caches
 if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model
-    from ..kv_cache import LayerCache
+    from ..layer_cache import LayerCache
 
 
 _EIGHT = 8

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...terms import Term, less, line, terms, total
-from ...tiers import LEAST, MOST, Tiers, tier
+from ...estimate import LEAST, MOST, Tiers
+from ...terms import Term, less, line, terms, tier, total
 from .compile import held_open
 
 if TYPE_CHECKING:

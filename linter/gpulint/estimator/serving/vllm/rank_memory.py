@@ -16,7 +16,8 @@ from ...states.tensor_parallel import expert_tensor
 from ...states.weights import weights
 from ...terms import Product, line, terms, total
 from ..generation.stored_cache import cache_dtype, fp8_perhaps
-from ..kv_cache import LayerCache, cache_bytes, layer_caches, token_products
+from ..kv_cache import cache_bytes, layer_caches, token_products
+from ..layer_cache import LayerCache
 from ..pools.compressed_cache import compressed_pool, compresses
 from ..pools.paged_cache import paged_cache
 from .activations import profile_run

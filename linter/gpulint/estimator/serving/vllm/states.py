@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ....models.model import Model
-    from ..kv_cache import LayerCache
+    from ..layer_cache import LayerCache
 
 _FLOAT32 = 4.0
 

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ....upstream import megatron as upstream
+from ....upstream.stack import Stack
 from ..bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Unsaid, integer
 from ..bindings.rows import LEAVE, NEVER, Default, Derived, Fixed, Key, Written, only
 from ..bindings.spelling import ATTENTION, OPTIMIZERS, attention, dtype, optimizer
@@ -67,7 +68,7 @@ _MOMENT = dtype(refuses=frozenset(), own={"uint8": "float8"})
 
 def is_megatron(job: Job) -> bool:
     """Whether Megatron's model code trains."""
-    return job.framework == "megatron"
+    return Stack(job).runs(upstream.NAME)
 
 
 def at(section: str, name: str) -> str:
@@ -393,7 +394,7 @@ def core(release: str, note: str, when: Callable[[Reader], bool] = lambda _: Tru
     """The release of Megatron Core that a framework brings along, unless the run states another."""
 
     def step(reader: Reader) -> None:
-        if upstream.NAME not in reader.project.versions and when(reader):
+        if not reader.project.versions.get(upstream.NAME) and when(reader):
             reader.derived(f"versions.{upstream.NAME}", release, note)
 
     return step

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from .rows import LEAVE, Assumed, Default, Derived, Written
 
 if TYPE_CHECKING:
-    from .rows import Key, Table
+    from ..format import Rows
+    from .rows import Key
 
 
-def rows_of(table: Table, dotted: str) -> tuple[Key, ...]:
+def rows_of(table: Rows, dotted: str) -> tuple[Key, ...]:
     """The rows of a key under its dotted name, whichever of dashes and underscores it is spelled with."""
     name = dotted.replace("-", "_")
     return tuple(row for row in table.key_rows() if name in {known.replace("-", "_") for known in row.names})

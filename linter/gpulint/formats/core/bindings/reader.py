@@ -10,7 +10,7 @@ from ..arguments import Arguments
 from ..format import JobBuilder, Problem, Project, Reading
 from ..sections import Sections
 from .kinds import FLAG, Unsaid
-from .rows import LEAVE, Assumed, Default, Derived, Fixed, Key, Source, Written
+from .sources import Assumed, Default, Derived, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ....upstream.behaviour import Default as ReleaseDefault
     from ..arguments import Given
     from .kinds import Kind
-    from .rows import Row
+    from .sources import Source
 
-    Blank = Callable[["Reader", Key, Given, Source], Source]
+    Blank = Callable[["Reader", str, Given, Source], Source]
 
 
 class Answer(NamedTuple):
@@ -42,6 +42,16 @@ _ABSENT = Answer(Unsaid.ABSENT, None)
 
 AS_WRITTEN: Any = object()
 """Stands for the value that a key has in the file."""
+
+
+class Bound:
+    """A row of a table, which fills one field."""
+
+    __slots__ = ()
+
+    def apply(self, reader: Reader) -> None:
+        """Set the field, unless a row before it has set it."""
+        raise NotImplementedError
 
 
 class Reader(JobBuilder):
@@ -90,13 +100,13 @@ class Reader(JobBuilder):
         reader.job, reader.under = builder.job, dict(builder.job.origins)
         return reader
 
-    def bind(self, rows: Iterable[Row]) -> None:
-        """Fill the Job from rows, in their order; one whose field, or a field of it, is set already is passed over."""
+    def bind(self, rows: Iterable[Bound | Callable[[Reader], None]]) -> None:
+        """Fill the Job from rows, in their order; a step that is no row reads keys itself."""
         for row in rows:
-            if not isinstance(row, Key | Fixed):
+            if isinstance(row, Bound):
+                row.apply(self)
+            else:
                 row(self)
-            elif not self.has_set(row.field) and (row.when is None or row.when(self.job)):
-                self._apply(row)
 
     def has_set(self, field: str) -> bool:
         """Whether a field has its value, or, of a part that may be None, one of its fields has."""
@@ -183,51 +193,6 @@ class Reader(JobBuilder):
         values = {"value": written, "other": other, "message": message, "upstream": self.upstream}
         span = given.entry.value.span
         self.reading.problems.append(Problem("contradiction", given.key, span, values, given.entry.key.path))
-
-    def _apply(self, row: Key | Fixed) -> None:
-        if isinstance(row, Fixed):
-            self._put_source(row.field, row.source)
-            return
-        answer = self.ask(row.kind, *row.names)
-        value: Any = row.value(answer.value, self.job) if answer.says else answer.value
-        if answer.given is not None:
-            if isinstance(value, Unsaid):
-                value = self._unsaid(row, value, answer.given)
-            if value is not LEAVE:
-                self.put(row.field, value, answer.given)
-                return
-        self._put_source(row.field, row.default)
-
-    def _unsaid(self, row: Key, why: Unsaid, given: Given) -> Any:
-        """What a row says of a key that is there and says no value; LEAVE for what it says of an absent one."""
-        if why is Unsaid.BLANK:
-            return self._blank(row, given)
-        said = {Unsaid.OTHER: row.other, Unsaid.NULL: row.null}.get(why, LEAVE)
-        said = said(given.value) if callable(said) else said
-        return said if said is LEAVE or isinstance(said, Source) else Written(said)
-
-    def _blank(self, row: Key, given: Given) -> Any:
-        source: Any = row.blank
-        if source is LEAVE:
-            default = self._source(row.default)
-            if self.blank is None or default is LEAVE:
-                return LEAVE
-            source = self.blank(self, row, given, default)
-        elif callable(source):
-            source = source(self, given)
-        if not isinstance(source, Source):
-            source = Assumed(source, "{key} is filled in when the job starts")
-        return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
-
-    def _put_source(self, field: str, stated: Any) -> None:
-        source = self._source(stated)
-        if source is not LEAVE:
-            self.put(field, source)
-
-    def _source(self, stated: Any) -> Any:
-        """A default or a fixed value as a Source."""
-        found = stated(self) if callable(stated) else stated
-        return found if found is LEAVE or isinstance(found, Source) else Default(found)
 
 
 _PARTS = frozenset({"quantization", "adapter", "zero", "fsdp", "inference"})

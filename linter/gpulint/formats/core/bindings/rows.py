@@ -1,73 +1,33 @@
 """The rows of a format's table: which key says which field of the Job, and what holds where no key does.
 
-Rows are data. `reader.py` fills a Job from them, `changes.py` writes a change of the Job back from the same ones.
+Rows are data: `Reader.bind` fills a Job from them, `changes.py` writes a change of the Job back from the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .kinds import Kind, Unsaid
+from .reader import Bound
+from .sources import LEAVE, NEVER, Assumed, Default, Derived, Rest, Source, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ....job.job import Job
     from ....source.document import Document
+    from ..arguments import Given
     from ..format import Reading
     from ..key_changes import Keys
-    from .reader import Reader
+    from .reader import Answer, Reader
 
-
-class Rest(Enum):
-    """LEAVE: no row says the field where the key is silent. NEVER: a change of the field is not written to the key."""
-
-    LEAVE = "leave"
-    NEVER = "never"
-
-
-LEAVE, NEVER = Rest.LEAVE, Rest.NEVER
-
-
-class Written(NamedTuple):
-    """A value that the file's key says, with a note for people."""
-
-    value: Any
-    note: str = ""
-
-
-class Default(NamedTuple):
-    """The upstream's default; without a note "default of <upstream>". `unstated` as of `Assumed`."""
-
-    value: Any
-    note: str = ""
-    unstated: bool = False
-
-
-class Derived(NamedTuple):
-    """What follows from other fields; `like` names the one whose place in the file it shares."""
-
-    value: Any
-    note: str
-    like: str | None = None
-
-
-class Assumed(NamedTuple):
-    """What nothing states. `unstated`: the estimate's interval holds what else it may be.
-
-    Of a blank the note may name `{key}` and `{value}`, which is what stands there.
-    """
-
-    value: Any
-    note: str
-    unstated: bool = False
-
-
-Source = Written | Default | Derived | Assumed
-"""A value and where it comes from."""
+__all__ = [
+    "LEAVE", "NEVER", "Assumed", "Condition", "Default", "Derived", "Fixed", "Key", "Rest", "Row", "Say", "SayAll",
+    "Source", "Step", "Table", "Written", "among", "only", "renamed", "says_as_is",
+    "within",
+]  # fmt: skip
 
 Condition = Callable[["Job"], bool]
 """Asked of what is read so far, and of the changed Job where a change is written."""
@@ -77,7 +37,7 @@ Step = Callable[["Reader"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Key(Bound):
     """One key, or one under several names, that says one field.
 
     Rows apply in order and the first that sets a field wins, so several rows of one field stand in the order in which
@@ -146,9 +106,45 @@ class Key:
             return Unsaid.OTHER
         return said if isinstance(said, Unsaid) else self.kind.write(said)
 
+    def apply(self, reader: Reader) -> None:
+        """Set the field from the file, or to the default, unless a row before it has set it."""
+        if reader.has_set(self.field) or (self.when is not None and not self.when(reader.job)):
+            return
+        answer = reader.ask(self.kind, *self.names)
+        if answer.given is not None:
+            value = self._read(reader, answer, answer.given)
+            if value is not LEAVE:
+                reader.put(self.field, value, answer.given)
+                return
+        _put(reader, self.field, self.default)
+
+    def _read(self, reader: Reader, answer: Answer, given: Given) -> Any:
+        """What a key that is there says; LEAVE for what holds of an absent one."""
+        value = self.value(answer.value, reader.job) if answer.says else answer.value
+        if value is Unsaid.BLANK:
+            return self._blank(reader, given)
+        if not isinstance(value, Unsaid):
+            return value
+        said = {Unsaid.OTHER: self.other, Unsaid.NULL: self.null}.get(value, LEAVE)
+        said = said(given.value) if callable(said) else said
+        return said if said is LEAVE or isinstance(said, Source) else Written(said)
+
+    def _blank(self, reader: Reader, given: Given) -> Any:
+        source: Any = self.blank
+        if source is LEAVE:
+            default = _source(self.default, reader)
+            if reader.blank is None or default is LEAVE:
+                return LEAVE
+            source = reader.blank(reader, self.field, given, default)
+        elif callable(source):
+            source = source(reader, given)
+        if not isinstance(source, Source):
+            source = Assumed(source, "{key} is filled in when the job starts")
+        return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
+
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Bound):
     """A field that no key says: a value (the upstream's default), a `Source`, or a function of the Reader.
 
     The function may give LEAVE.
@@ -157,6 +153,24 @@ class Fixed:
     field: str
     source: Any
     when: Condition | None = None
+
+    def apply(self, reader: Reader) -> None:
+        """Set the field, unless a row before it has set it."""
+        if reader.has_set(self.field) or (self.when is not None and not self.when(reader.job)):
+            return
+        _put(reader, self.field, self.source)
+
+
+def _put(reader: Reader, field: str, stated: Any) -> None:
+    source = _source(stated, reader)
+    if source is not LEAVE:
+        reader.put(field, source)
+
+
+def _source(stated: Any, reader: Reader) -> Any:
+    """A default or a fixed value as a Source."""
+    found = stated(reader) if callable(stated) else stated
+    return found if found is LEAVE or isinstance(found, Source) else Default(found)
 
 
 Row = Key | Fixed | Step
