@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..tape.indexing import shortened, window
 from ..tape.ops import add, divided_slice, scale
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 from . import losses
 from .pieces import cross_entropy
 
@@ -37,7 +37,7 @@ def of_answers(handed: list[Tensor], context: LossContext) -> Tensor:
         return _log_softmax(window(logits, logits.n), how, dims, tape)
     elif dims.loss.objective in ("orpo", "cpo"):
         chosen = shortened(window(logits, logits.n // 2), logits.n // 2, dims.batch // 2)
-        mark(chosen)
+        count_as_logits(chosen)
         likelihood = cross_entropy(chosen, None, tape)
         del chosen
         return add(likelihood, _log_softmax(window(logits, logits.n), how, dims, tape))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.ops import dropout, made
 from ..tape.rows import softmax
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear
@@ -24,7 +24,7 @@ def ctc(h: Tensor, head: Linear, context: LossContext) -> Tensor:
     _, dims, state, tape, _ = context
     dropped = dropout(h, dims.dropout.head)
     logits = project(dropped, head, dims.rows)
-    mark(logits)
+    count_as_logits(logits)
     state.remember([logits], dims.loss.kept)
     state.module_outputs.append(logits)
     context.enter()

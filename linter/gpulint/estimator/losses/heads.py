@@ -9,7 +9,7 @@ from ..layers.activation import activation
 from ..layers.norms import NORMS
 from ..tape.indexing import split, window
 from ..tape.ops import add, contiguous, dropout, to, unary
-from ..tape.tensor import Tensor, mark
+from ..tape.tensor import Tensor, count_as_logits
 from .ctc import ctc
 from .pieces import cross_entropy
 
@@ -77,7 +77,7 @@ def tied_head(outside: Modules) -> Linear:
 
 def _masked(logits: Tensor, context: LossContext) -> Tensor:
     """Cross entropy over every token, in float32 where the class calls the shared loss (`ForMaskedLMLoss`)."""
-    mark(logits)
+    count_as_logits(logits)
     context.state.remember([logits], context.dims.loss.kept)
     context.enter()
     context.state.module_outputs.append(logits)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..adapters.linear import project
 from ..tape.indexing import cat, split, total
 from ..tape.ops import to
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 from .pieces import cross_entropy
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     pieces = split(h, [size * width for size in sizes]) if len(sizes) > 1 else [h]
     narrow = [project(piece, module, size) for piece, size in zip(pieces, sizes, strict=True)]
     for logits in narrow:
-        mark(logits)
+        count_as_logits(logits)
     context.enter()
     wide = [to(logits, 4) for logits in narrow]
     del narrow

@@ -8,7 +8,7 @@ from ..inputs.objectives import PAIRED, TASKS, UNPAIRED
 from ..tape.indexing import shortened, window
 from ..tape.labels import labelled
 from ..tape.ops import contiguous, to
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 from . import liger, losses, prime_rl, unsloth
 from .answers import of_answers
 from .heads import task_loss
@@ -80,7 +80,7 @@ def _within(h: Tensor, context: LossContext) -> Tensor:
     if kernel == "chunked" and dims.loss.logits == "pieces":
         pieces = heads(h, context.head, rows, dims)
         for piece in pieces:
-            mark(piece)
+            count_as_logits(piece)
         context.state.remember(pieces, dims.loss.kept)
         context.enter()
         return of_list(pieces, rows, dims, context.tape)
@@ -177,7 +177,7 @@ def causal(logits: Tensor, dims: LayerDims, tape: Tape) -> Tensor:
     wide = whole = logits if dims.loss.upcast == "never" else to(logits, 4)
     if dims.loss.shifted:
         wide = shortened(whole, whole.n - dims.batch * (whole.n // dims.scored), dims.batch)
-        mark(wide)
+        count_as_logits(wide)
     else:
         del whole
     held = None if dims.loss.shifted else tape.new(dims.rows + dims.batch, 8)

@@ -9,7 +9,7 @@ from .. import budget
 from ..tape.indexing import shortened
 from ..tape.labels import labelled
 from ..tape.ops import made, to
-from ..tape.tensor import Parameter, Tensor, mark
+from ..tape.tensor import Parameter, Tensor, count_as_logits
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
@@ -95,7 +95,7 @@ def smoothed(logits: Tensor, sequences: int, vocabulary: int, tape: Tape) -> Ten
     trainer_pt_utils.py `LabelSmoother`, trainer.py `compute_loss`).
     """
     part = shortened(logits, logits.n - sequences * vocabulary, sequences)
-    mark(part)
+    count_as_logits(part)
     n, e = part.n, part.e
 
     def wide(*_: object, _kept: object = None) -> tuple[Tensor]:

@@ -8,7 +8,7 @@ from ..adapters.linear import project
 from ..tape.matmuls import linear_wide
 from ..tape.ops import divided, leaf, made, scale, to, unary
 from ..tape.tape import tape_of
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear, Modules
@@ -29,7 +29,7 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, dims: LayerDims
         logits = linear_wide(h, normed(module.weight, h.n // rows, h), rows)
     else:
         logits = project(h, module, rows)
-    mark(logits)
+    count_as_logits(logits)
     if dims.loss.gathers_logits:
         logits = whole(logits, dims.tensor)
     if dims.arch.logits_float:

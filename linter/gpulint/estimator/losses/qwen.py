@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..tape.indexing import shortened
-from ..tape.tensor import mark
+from ..tape.tensor import count_as_logits
 from .output_head import head
 from .pieces import cross_entropy
 
@@ -25,5 +25,5 @@ def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     context.enter()
     context.state.module_outputs.append(logits)
     shifted = shortened(logits, logits.n - dims.batch * (logits.n // dims.rows), dims.batch)
-    mark(shifted)
+    count_as_logits(shifted)
     return cross_entropy(shifted, None, context.tape)

@@ -164,7 +164,7 @@ def saved_by(back: Backward) -> list[Storage]:
     return found
 
 
-def mark(x: Tensor) -> None:
+def count_as_logits(x: Tensor) -> None:
     """Count a tensor under logits from here on."""
     if not x.storage.logits:
         x.storage.logits = True
