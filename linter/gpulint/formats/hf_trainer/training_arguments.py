@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...upstream import transformers, trl
+from ...upstream.stack import Stack
 from ..core.arguments import Given
 from ..core.backends.trainer import model
 from ..core.bindings.kinds import FLAG, INTEGER, NUMBER, POSITIVE, TEXT
@@ -155,7 +156,7 @@ def _set_unfused(reader: Reader, trainers: Collection[str], *, metrics: bool) ->
     job = reader.job
     if job.loss.kernel != "liger" or job.objective not in ("sft", "pretrain"):
         return
-    fused = any(name in job.versions and FUSED_EVALUATION[name].at(job.versions[name]) for name in trainers)
+    fused = any(Stack(job).does(FUSED_EVALUATION[name]) for name in trainers)
     if metrics or not fused:
         note = "metrics are taken of the logits" if metrics else "Liger's models make the logits outside of training"
         reader.derived("evaluation.unfused", True, note, "loss.kernel")
