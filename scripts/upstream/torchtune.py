@@ -173,6 +173,6 @@ def torchtune(source: Source) -> Json:
     return whole("torchtune recipe config", known, "ignored", x_components=components)
 
 
-def torchtune_models(source: Source) -> Json:
+def builders(source: Source) -> Json:
     """For each model builder the component builder it calls and the constants that it gives it."""
     return {"models": dict(sorted(models(Sources(source)).items()))}

@@ -429,7 +429,7 @@ def test_another_file_says_a_part_of_a_change():
         return (other, {"batch": changes["micro_batch_size"]}, rest) if len(rest) < len(changes) else None
 
     table = dataclasses.replace(FLAGS, elsewhere=elsewhere)
-    form = Format.of_table("x", "x", "tool 1.2", lambda _: True, bound, table)
+    form = Format.of_table("x", "x", "tool 1.2", bound, table)
     reading = form.read(parse("max_seq: 9\n", "c.yaml", "yaml"), PROJECT)
     both = {"sequence_length": 67, "micro_batch_size": 3}
     assert form.describe(reading, both) == "max_seq: 67; batch: 3 in other.yaml"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpulint.source.document import Document, SourceError
 from gpulint.source.limits import MAX_DEPTH
 from gpulint.source.read import parse
-from gpulint.source.yaml import events as yaml_events
+from gpulint.source.yaml import parse as yaml_parse
 
 CONFIG = """\
 # a run
@@ -44,8 +44,8 @@ def refusal(text: str) -> SourceError:
 @pytest.fixture(params=["libyaml", "python"])
 def parser(request, monkeypatch):
     if request.param == "python":
-        monkeypatch.setattr(yaml_events, "CParser", None)
-    elif yaml_events.CParser is None:
+        monkeypatch.setattr(yaml_parse, "CParser", None)
+    elif yaml_parse.CParser is None:
         pytest.skip("PyYAML without libyaml")
 
 
@@ -361,18 +361,18 @@ def test_both_parsers_of_pyyaml_give_one_tree(text):
 
 def same_tree(text):
     """What libyaml reads, as far as it is asked, is what PyYAML's own scanner reads."""
-    if yaml_events.CParser is None:
+    if yaml_parse.CParser is None:
         pytest.skip("PyYAML without libyaml")
 
     def tree(parser):
-        chosen, yaml_events.CParser = yaml_events.CParser, parser
+        chosen, yaml_parse.CParser = yaml_parse.CParser, parser
         try:
             document = read(text)
         except SourceError:
             return None
         finally:
-            yaml_events.CParser = chosen
+            yaml_parse.CParser = chosen
         spans = [(node.span, repr(node.value)) for root in document.roots for node in scalars(root)]
         return repr([root.plain() for root in document.roots]), spans, document.comments, document.tags
 
-    assert tree(yaml_events.CParser) == tree(None)
+    assert tree(yaml_parse.CParser) == tree(None)

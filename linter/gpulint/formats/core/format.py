@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...source.document import Document
     from ...source.edit.replacement import Edit
-    from ...source.node import Entry, Node, Span
+    from ...source.node import Entry, Span
     from .bindings.rows import Table
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
@@ -183,9 +183,3 @@ class JobBuilder:
 
     def _set(self, path: str, value: Any) -> None:
         self.job.assign(path, value)
-
-
-def entry_value(node: Node | None, key: str) -> Any:
-    """The plain value at a dotted key, or None."""
-    entry = node.find(key) if node else None
-    return entry.value.plain() if entry else None

@@ -1,6 +1,6 @@
 """torchtune's model builders: the decoder that a `_component_` builds, and the LoRA and NF4 it comes with.
 
-`torchtune_models.json` is read statically from torchtune's `models/*/_model_builders.py` (`scripts/refresh.py`).
+`builders.json` is read statically from torchtune's `models/*/_model_builders.py` (`scripts/refresh.py`).
 Builders of models with vision towers are not in it.
 """
 
@@ -47,7 +47,7 @@ _GELU = frozenset({"gemma", "gemma2"})
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torchtune_models.json")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "builders.json")
     with open(path, encoding="utf-8") as file:
         table: dict[str, dict[str, Any]] = json.load(file)["models"]
     return table

@@ -24,7 +24,7 @@ from ..document import Document, Duplicate, SourceError, Tag, duplicates
 from ..limits import MAX_DEPTH, MAX_EXPANDED, MAX_NODES
 from ..node import Entry, Node
 from ..places import BOM, Places
-from . import events as yaml_events
+from . import parse as yaml_parse
 from .comments import comments
 from .scalar import PREFIX, construct, known_tag, resolve
 
@@ -124,7 +124,7 @@ class _Composer:
             MappingEndEvent: self.close,
             DocumentStartEvent: self.document,
         }
-        events = yaml_events.events(self.text[self.base :])
+        events = yaml_parse.events(self.text[self.base :])
         try:
             for event in events:
                 handler = handlers.get(type(event))
@@ -132,7 +132,7 @@ class _Composer:
                     handler(event)
                 elif type(event) is StreamEndEvent:
                     break
-        except yaml_events.YamlError as error:
+        except yaml_parse.YamlError as error:
             raise self.error(error.reason, error.offset + self.base) from None
 
     def error(self, reason: str, offset: int) -> SourceError:
@@ -145,7 +145,7 @@ class _Composer:
         start = self.base + event.start_mark.index
         end = self.base + event.end_mark.index
         if properties := bool(event.anchor) + bool(event.tag):
-            start = yaml_events.after_properties(self.text, start, end, properties)
+            start = yaml_parse.after_properties(self.text, start, end, properties)
         if event.style in ("|", ">"):
             end = _block_end(self.text, start, end, event.value)
         if start == end:
@@ -160,7 +160,7 @@ class _Composer:
         self.add(node, event.anchor, _LEAF, end)
 
     def value(self, event: Any, start: int) -> Scalar:
-        text: str = yaml_events.without_surrogates(event.value)
+        text: str = yaml_parse.without_surrogates(event.value)
         if event.tag in (None, "!"):
             return resolve(text) if event.implicit[0] else text
         if not known_tag("scalar", event.tag):
@@ -200,7 +200,7 @@ class _Composer:
         if len(self.stack) >= MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH} levels", start)
         if properties := bool(event.anchor) + bool(event.tag):
-            start = yaml_events.after_properties(self.text, start, len(self.text), properties)
+            start = yaml_parse.after_properties(self.text, start, len(self.text), properties)
         if event.anchor:
             self.claim(event.anchor, start)
             self.anchors[event.anchor] = None
