@@ -31,10 +31,10 @@ def model_of(name: str) -> dict[str, Any]:
 
 def quantization(name: str | None) -> Quantization | None:
     """LitGPT's `--quantize` flag."""
-    try:
-        return quantization_of(name)
-    except ValueError:
-        raise Inexpressible(f"gpulint has no quantisation {name}") from None
+    found = quantization_of(name)
+    if found is None and name not in (None, "", "none", "None"):
+        raise Inexpressible(f"gpulint has no quantisation {name}")
+    return found
 
 
 def training(

@@ -291,8 +291,9 @@ def test_details_name_what_a_row_consists_of():
 def test_litgpt_head_is_never_tied():
     assert litgpt_rows.model_of("google/gemma-2b")["tie_word_embeddings"] is False
     assert litgpt_rows.model_of("microsoft/phi-1_5")["hidden_act"] == "gelu_pytorch_tanh"
-    with pytest.raises(ValueError, match=r"bnb\.nf5"):
-        litgpt_rows.quantization_of("bnb.nf5")
+    assert litgpt_rows.quantization("none") is None
+    with pytest.raises(Inexpressible, match=r"bnb\.nf5"):
+        litgpt_rows.quantization("bnb.nf5")
 
 
 def test_bfloat16_is_not_taken_for_float16():

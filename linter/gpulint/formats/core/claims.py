@@ -388,6 +388,7 @@ OTHERS: dict[str, tuple[Claim, ...]] = {
     "Docker Compose": (claim(section(OWN, "services")),),
     "Hydra": (claim(any_of(TELLING + 2 * SHARED, "defaults")),),
     "PyTorch Lightning": (claim(section(TELLING + SHARED, "trainer")),),
+    "DeepSpeed-Chat": (claim(any_of(OWN, "zero_stage"), any_of(SHARED, "model_name_or_path"), syntaxes=FILES | FLAGS),),
     "mergekit": (claim(any_of(2 * OWN, "merge_method", "slices", "models")),),
     "a model's config.json": (claim(any_of(2 * OWN, "architectures")),),
     "an adapter's adapter_config.json": (claim(any_of(OWN, "peft_type"), any_of(SHARED, "base_model_name_or_path")),),

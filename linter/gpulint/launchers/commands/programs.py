@@ -296,4 +296,5 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     if is_of(flags.document, "megatron") and not _GENERATES.search(program.name.text):
         return Begun("megatron", flags.document, foreign=True)
     arguments = read_flags(program.words, file, Manner(underscored=True)).document
-    return Begun("hf_trainer", arguments) if is_of(arguments, "hf_trainer") else None
+    form = recognise(arguments)
+    return Begun("hf_trainer", arguments) if form is not None and form.name == "hf_trainer" else None

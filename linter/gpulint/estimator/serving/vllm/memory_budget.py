@@ -117,7 +117,7 @@ def cache_figures(memory: RankMemory) -> list[Term]:
     return [*found, *terms(REQUEST, (memory.request,), CACHE)]
 
 
-STARTS = "by which starts were found to differ from what is derived (estimator/serving/vllm_parts.py)"
+STARTS = "by which starts were found to differ from what is derived (estimator/serving/vllm/memory_budget.py)"
 
 
 def process_tiers(memory: RankMemory, allocated: int, *, started: bool) -> Tiers:
