@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).resolve().parent
-DATA = HERE.parent / "linter" / "models"
+DATA = HERE.parent / "linter" / "gpulint" / "models"
 Table = dict[str, Any]
 
 
