@@ -37,7 +37,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=7) | st.sampl
         "}",
     ]
 )
-SCALARS = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | TEXTS
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
 TREES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3), max_leaves=8
 )
@@ -46,6 +46,7 @@ STYLES = st.builds(Style, st.integers(1, 5), st.integers(0, 5))
 
 
 def read_back(text):
+    """What PyYAML reads, which must be what our reader does; the types show in its `repr`."""
     ours = parse(text, "a.yaml", "yaml")
     assert not ours.comments
     theirs = yaml.safe_load(text)
@@ -57,22 +58,23 @@ def read_back(text):
 @given(BLOCKS, STYLES, st.integers(0, 7))
 @example({"a": {"b": [{"c": [1]}, [2]]}}, Style(3, 0), 5)
 @example(["}", {"}": "{"}], Style(2, 2), 0)
+@example([10**20], Style(2, 0), 0)
 def test_a_block_reads_back(value, style, indent):
     lines = yaml_writer.block(value, indent, style)
     assert all(line.startswith(" " * indent) for line in lines)
     assert len(lines[0]) - len(lines[0].lstrip(" ")) == indent
-    assert same(read_back("\n".join(lines) + "\n"), value)
+    assert repr(read_back("\n".join(lines) + "\n")) == repr(value)
 
 
 @settings(max_examples=150, deadline=None)
 @given(TREES, TEXTS)
 @example([[], {}, {"": None}], "}")
 def test_one_line_reads_back(value, name):
-    assert same(read_back(f"k: {yaml_writer.flow(value)}\n"), {"k": value})
-    assert same(read_back(f"{{j: 1, {yaml_writer.key(name, flow=True)}: 2}}\n"), {"j": 1} | {name: 2})
-    assert same(read_back(f"{yaml_writer.key(name)}: 2\n"), {name: 2})
+    assert repr(read_back(f"k: {yaml_writer.flow(value)}\n")) == repr({"k": value})
+    assert read_back(f"{{j: 1, {yaml_writer.key(name, flow=True)}: 2}}\n") == {"j": 1} | {name: 2}
+    assert read_back(f"{yaml_writer.key(name)}: 2\n") == {name: 2}
     if not value or not isinstance(value, list | dict):
-        assert same(read_back(f"k: {yaml_writer.scalar(value)}\n"), {"k": value})
+        assert repr(read_back(f"k: {yaml_writer.scalar(value)}\n")) == repr({"k": value})
 
 
 def test_lists_and_mappings_are_indented_as_in_the_file():
