@@ -4,6 +4,7 @@ python -m benchmarks.accuracy                              # all groups
 python -m benchmarks.accuracy --group fms --worst 10       # the worst rows of a group and what they consist of
 python -m benchmarks.accuracy --excluded                   # the rows that no Job says, with reasons
 python -m benchmarks.accuracy --outside                    # the rows that their interval does not hold
+python -m benchmarks.accuracy --check                      # only what is worse than recorded; exit code 1 for any
 python -m benchmarks.accuracy --record                     # write recorded.json; then scripts/build.py, the pages
 python -m benchmarks.accuracy --peers                      # other estimators on the same rows
 python -m benchmarks.accuracy --peers --peers-venv DIR     # ask those that run again: fitcheck-llm, accelerate
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import fresh_rows, headline, listing, megatron_rows, record
+from .case import SHARED
 from .scores import by_group, is_tested, score_all, verdicts
 from .sources import everything
 
@@ -36,6 +38,7 @@ def main() -> int:
     parser.add_argument("--excluded", action="store_true", help="list the rows that are not scored")
     parser.add_argument("--outside", action="store_true", help="list the rows that their interval does not hold")
     parser.add_argument("--verdicts", action="store_true", help="list the rows with a wrong verdict")
+    parser.add_argument("--check", action="store_true", help="only say what is worse than recorded")
     parser.add_argument("--record", action="store_true", help="write recorded.json, from which docs/ are built")
     parser.add_argument("--peers", action="store_true", help="score other estimators beside ours")
     parser.add_argument(
@@ -45,6 +48,9 @@ def main() -> int:
         help="virtual environment with fitcheck-llm, accelerate, transformers",
     )
     options = parser.parse_args()
+    if options.check and not SHARED.is_dir():
+        print("accuracy: the tables of measurements are not here, nothing is scored")
+        return 0
     cases, excluded = everything()
     if options.group:
         cases = [case for case in cases if options.group in case.group or options.group in case.id]
@@ -54,6 +60,8 @@ def main() -> int:
     first = [score for score in (*fresh_rows.blind(), *megatron_rows.blind()) if options.group in score.name]
     totals = headline.totals(scored, None if not options.group else [])
     kinds = headline.kinds(scored)
+    if options.check:
+        return _told(record.worse(record.read(), record.build([*scores, *first], found, totals, kinds)))
     print(listing.text(listing.HEAD, listing.score_rows([*scores, *first])))
     print("\n" + listing.text(listing.VERDICT_HEAD, listing.verdict_rows(found)))
     print("\n" + listing.text(headline.HEAD, headline.cells([*totals, *kinds])))
@@ -80,9 +88,16 @@ def main() -> int:
         share = record.build(by_group(tested), verdicts(tested), headline.totals(tested, []), headline.kinds(tested))
         record.write({**now, "tested": share}, {**compared, "outside": listing.outside_rows(scored), "counts": counts})
     elif not options.group and record.PATH.exists():
-        changes = record.worse(record.read(), now)
-        print("\nworse than recorded:\n  " + "\n  ".join(changes) if changes else "\nnothing is worse than recorded")
+        print()
+        return _told(record.worse(record.read(), now))
     return 0
+
+
+def _told(changes: Sequence[str]) -> int:
+    """Say what is worse than recorded; 1 where anything is."""
+    print("accuracy: nothing is worse than recorded" if not changes else "worse than recorded:")
+    print(*(f"  {change}" for change in changes), sep="\n", end="\n" if changes else "")
+    return int(bool(changes))
 
 
 def _peers(scored: Sequence[Scored], venv: Path | None) -> dict[str, Sequence[Sequence[str]]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Unsaid
 from ..core.bindings.reader import by_schema
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Written, only
+from ..hf_trainer.trl import ASSUMED_PROMPT, set_vllm
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -22,9 +23,6 @@ _OBJECTIVES = {
 """`rl` -> the Job's objective; IPO is DPO with another loss, GDPO is GRPO with another advantage."""
 
 _TRL = "default of TRL, which axolotl leaves it to"
-
-PROMPT_LENGTH = 512
-"""Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, which went away."""
 
 RL_KEYS = {
     "rl.precompute_reference": "precompute_ref_log_probs",
@@ -81,14 +79,7 @@ def _set_length(reader: Reader) -> None:
 
 
 def _set_vllm(reader: Reader) -> None:
-    """vLLM beside the trainer: `server` unless `vllm_mode` says colocate."""
-    on, mode = reader.on("trl.use_vllm"), reader.given(TEXT, "trl.vllm_mode")
-    if on is None:
-        reader.default("rl.vllm", None)
-    elif mode:
-        reader.set("rl.vllm", mode)
-    else:
-        reader.set("rl.vllm", on, "server", "vllm_mode is not stated")
+    set_vllm(reader, "trl.", "vllm_mode is not stated")
 
 
 RL = (
@@ -121,7 +112,7 @@ RL = (
         Key("rl.completion_length", "trl.max_completion_length", POSITIVE, Default(512, _TRL), back=NEVER),
         Key(
             "rl.prompt_length", "max_prompt_len", POSITIVE,
-            Assumed(PROMPT_LENGTH, f"nothing bounds prompts; {PROMPT_LENGTH} tokens"), back=NEVER,
+            Assumed(ASSUMED_PROMPT, f"nothing bounds prompts; {ASSUMED_PROMPT} tokens"), back=NEVER,
         ),
         _set_length,
         _set_vllm,

@@ -159,15 +159,16 @@ def _generations(reader: Reader) -> Any:
     return 2 if reader.job.objective == "rloo" and usual is not LEAVE else usual
 
 
-def _set_vllm(reader: Reader) -> None:
-    used, mode = reader.on("use_vllm"), reader.given(TEXT, "vllm_mode")
+def set_vllm(reader: Reader, section: str = "", note: str = "") -> None:
+    """vLLM beside the trainer, by two keys below a section: a `server` unless they or the defaults say otherwise."""
+    used, mode = reader.on(f"{section}use_vllm"), reader.given(TEXT, f"{section}vllm_mode")
     if used is None:
         reader.default("rl.vllm", None)
     elif mode:
         reader.set("rl.vllm", mode)
     else:
-        usual, note = reader.defaults.get("vllm_mode", "server"), f"default vllm_mode of {reader.upstream}"
-        reader.set("rl.vllm", used, usual, note)
+        usual = reader.defaults.get("vllm_mode", "server")
+        reader.set("rl.vllm", used, usual, note or f"default vllm_mode of {reader.upstream}")
 
 
 def _set_reference(reader: Reader) -> None:
@@ -206,7 +207,7 @@ RL: tuple[Row, ...] = (
             "rl.completion_length", ("max_completion_length", "response_length"), POSITIVE,
             _or_later("max_completion_length"), back=NEVER,
         ),
-        _set_vllm,
+        set_vllm,
         *only(
             lambda job: job.rl.vllm is not None,
             Key(
@@ -232,7 +233,7 @@ SAMPLING_RATE = 16000
 """Samples a second that Wav2Vec2's and HuBERT's extractors ask for (Wav2Vec2FeatureExtractor)."""
 
 ASSUMED_PROMPT = 512
-"""Prompt tokens where nothing bounds them: the `max_prompt_length` default of trl 0.9 to 0.24, later dropped."""
+"""Prompt tokens where nothing bounds them: the default of `max_prompt_length` while TRL had one (upstream/trl.py)."""
 
 LENGTH_KEYS = (
     "max_source_length", "max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length",

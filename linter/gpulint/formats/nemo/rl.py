@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.backends.rollout import generation
+from ..core.backends.rollout import VALIDATION_GENERATES, generation
 from ..core.bindings.kinds import POSITIVE
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import Default, Derived, Fixed, Key, Table, only
+from ..core.bindings.rows import Derived, Fixed, Key, Table, only
 from ..core.format import Format, Reading
 from ..core.inheritance import inherited
 from ..core.interpolation import interpolated
@@ -85,10 +85,7 @@ TABLE = Table(
                 when=lambda job: job.evaluation.micro_batch_size is not None,
             ),
         ),
-        Fixed(
-            "evaluation.micro_batch_size",
-            Default(None, "validation generates; it keeps nothing for a backward pass"),
-        ),
+        VALIDATION_GENERATES,
     ),
     says={
         "activation_checkpointing": checkpointing_keys,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ...upstream import verl
 from ...upstream.behaviour import former_defaults
-from ..core.backends.rollout import generation
+from ..core.backends.rollout import VALIDATION_GENERATES, generation
 from ..core.bindings.kinds import FLAG, TEXT
 from ..core.bindings.reader import Reader
-from ..core.bindings.rows import Default, Derived, Fixed, Table, Written
+from ..core.bindings.rows import Derived, Fixed, Table, Written
 from ..core.format import Format, NoJobError, Reading
 from ..core.inheritance import based_on
 from ..core.interpolation import interpolated
@@ -91,10 +91,7 @@ TABLE = Table(
         *SIZES,
         *TRAINING,
         *SHARED,
-        Fixed(
-            "evaluation.micro_batch_size",
-            Default(None, "validation generates; it keeps nothing for a backward pass"),
-        ),
+        VALIDATION_GENERATES,
     ),
     says={
         "activation_checkpointing": checkpointing_keys,

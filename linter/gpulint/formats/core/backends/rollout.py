@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from ..bindings.rows import Row
 
 
+VALIDATION_GENERATES = Fixed(
+    "evaluation.micro_batch_size", Default(None, "validation generates; it keeps nothing for a backward pass")
+)
+"""Evaluation of a tool whose validation is a rollout."""
+
+
 def generation(*, model: str, engine: str, tensor: str, dtype: str, gpus: str, nodes: str) -> tuple[Row, ...]:
     """What vLLM is given; lengths of prompt and response make its longest sequence.
 
