@@ -57,15 +57,21 @@ class Label(Place):
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class Change:
+    """What a change costs, and how it is made."""
+
+    cost: str | None = declared("What it costs the run.")
+    applicability: Applicability | None = declared("safe: the job computes the same. null: the format has no key.")
+    edits: tuple[Edit, ...] = declared("The change as edits of files; empty if the format has no key for it.")
+
+
+@dataclass(frozen=True)
+class Suggestion(Change):
     """A change that resolves a finding; the job was estimated again with it."""
 
     text: str = declared("The change, in keys of the format if it has them.")
     per_gpu: int | None = declared("Process memory per GPU after the change.", unit="bytes", least=0)
     effect: int | None = declared("Memory per GPU that the change saves.", unit="bytes")
-    cost: str | None = declared("What it costs the run.")
-    applicability: Applicability | None = declared("safe: the job computes the same. null: the format has no key.")
-    edits: tuple[Edit, ...] = declared("The change as edits of files; empty if the format has no key for it.")
 
 
 @dataclass(frozen=True)
@@ -242,7 +248,7 @@ class Now:
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Change):
     """One change of a plan and what the job needs with it."""
 
     kind: RowKind = declared(
@@ -254,9 +260,6 @@ class Row:
     host: int = declared("Host RAM per node that offloading takes.", unit="bytes", least=0)
     verdict: Verdict = declared("Whether the job fits on its GPU.")
     reason: str = declared("Why it does or does not fit.")
-    cost: str | None = declared("What it costs the run.")
-    applicability: Applicability | None = declared("safe: the job computes the same. null: the format has no key.")
-    edits: tuple[Edit, ...] = declared("The change as edits of files; empty if the format has no key for it.")
 
 
 @dataclass(frozen=True)
