@@ -51,8 +51,6 @@ _TRAINING = frozenset({"sft", "pt", "rlhf"})
 
 _TYPES = {"dpo": "dpo", "orpo": "orpo", "simpo": "simpo", "kto": "kto", "cpo": "cpo", "rm": "reward", "ppo": "ppo",
           "grpo": "grpo", "gkd": "sft"}  # fmt: skip
-SIGNS = frozenset({"tuner_type", "train_type", "rlhf_type", "sft_type"})
-"""Keys that say how a model is tuned, as no other tool does."""
 
 
 def read(document: Document, project: Project) -> Reading:

@@ -10,9 +10,6 @@ from .facts import Facts, fact, filled_at_launch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...hardware.gpu import Gpu
-    from ...models.model import Shape
-
 
 @fact("format")
 def _format(facts: Facts) -> Any:
@@ -200,14 +197,6 @@ def _checkpoint_quantization(facts: Facts) -> Any:
 
 _QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbytes"), ("-nvfp4", "nvfp4"))
 """Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
-
-
-def _shape(facts: Facts) -> Shape | None:
-    return facts.model.shape if facts.model is not None else None
-
-
-def _gpu(facts: Facts) -> Gpu | None:
-    return facts.gpu
 
 
 def _attribute(of: Callable[[Facts], Any], path: str, name: str, meaning: str, unit: str, type_: str) -> None:

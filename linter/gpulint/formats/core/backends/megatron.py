@@ -108,10 +108,6 @@ def layout(section: str = "", *, ends: tuple[str, str] = FLAGS_OF_ENDS) -> tuple
     )
 
 
-def _has_tensor_ranks(job: Job) -> bool:
-    return job.parallelism.tensor > 1
-
-
 def _ends(section: str) -> Step:
     """The layers of the first and the last stage where the embedding and the loss count as a layer each.
 

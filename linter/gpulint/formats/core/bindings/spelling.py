@@ -179,9 +179,3 @@ DTYPE = dtype()
 _BESIDE_FP8 = {"bfloat16": "bf16"}
 MIXED_PRECISION = dtype(refuses=DTYPES.keys() - {"bf16", "fp16"}, own={"fp8": "bfloat16"}, written=_BESIDE_FP8)
 """accelerate's `mixed_precision`, by the dtype that it works with (fp8 keeps bf16 autocast around its kernels)."""
-
-
-def dtype_of(text: object) -> str | None:
-    """The Job's name of a dtype that is written as `bf16`, `torch.bfloat16` or the like; None for any other."""
-    found = DTYPE.read(text)
-    return None if isinstance(found, Unsaid) else str(found)
