@@ -51,7 +51,7 @@ def _variable(option: click.Option) -> str:
     return "GPULINT_" + option.opts[0].lstrip("-").replace("-", "_").upper()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100})
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),

@@ -10,7 +10,7 @@ import click
 from .console import COULD_NOT, Refused, terminal
 
 
-@click.group("rules", invoke_without_command=True)
+@click.group("rules", invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 @click.option("--rules", multiple=True, metavar="DIR", help="Directory with your own rule files; repeatable.")
 @click.pass_context
