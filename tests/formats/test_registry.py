@@ -42,6 +42,13 @@ def test_formats_by_their_keys(text, name):
         "train_micro_batch_size_per_gpu: 4\nlr: 1\nmax_steps: 2\nbf16: true\nseed: 1\nsave_dir: o\n",
         "model: {model_name: m}\ntraining: {}\nchinese: {}\nlora: {}\n",
         "model_name_or_path: m\noutput_dir: o\nbf16: true\n",
+        "base_model: m\nlearning_rate: 1\nper_device_train_batch_size: 1\nnum_train_epochs: 1\nbf16: true\n",
+        "train_micro_batch_size_per_gpu: 4\noptimizer: {}\nscheduler: {}\ngradient_clipping: 1.0\noutput_dir: o\n",
+        "defaults: [a]\nmodel_name_or_path: m\nlearning_rate: 1\n",
+        "trainer: {devices: 8}\nmodel_name_or_path: m\nlearning_rate: 1\n",
+        "model_name_or_path: m\nlearning_rate: 1\nzero_stage: 3\n",
+        "finetuning_type: lora\ntemplate: llama3\nlearning_rate: 1\nper_device_train_batch_size: 1\nbf16: true\n",
+        "adapter: lora\nmicro_batch_size: 1\nbf16: true\noptimizer: adamw_torch\nlearning_rate: 1\n",
     ],
 )
 def test_anything_else_is_no_known_format(text):
@@ -55,7 +62,7 @@ def test_a_file_of_no_format_imports_no_format():
         "from gpulint.source.read import parse\n"
         "assert recognise(parse('services: {}', 'c.yaml', 'yaml')) is None\n"
         "loaded = [name for name in sys.modules if name.startswith('gpulint.formats.')]\n"
-        "own = {'', '.claims', '.registry', '.signs'}\n"
+        "own = {'', '.claims', '.others', '.registry', '.signs'}\n"
         "assert set(loaded) == {'gpulint.formats.core' + name for name in own}, loaded\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

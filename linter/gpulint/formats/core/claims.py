@@ -1,4 +1,4 @@
-"""The signs of every tool's files, and those of other files that look alike."""
+"""The signs of every tool's files; `others.py` has those of files that look alike."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from .signs import (
     OWN,
     SHARED,
     TELLING,
-    Claim,
     Signature,
     any_of,
     below,
@@ -231,8 +230,8 @@ TOOLS: dict[str, Signature] = {
     "llamafactory": signature(
         "llamafactory.format", "A key of LLaMA-Factory's (`finetuning_type`, `stage`) beside the model.",
         claim(
-            any_of(SHARED, "model_name_or_path", "cutoff_len", "template", "dataset_dir"),
-            any_of(OWN, "finetuning_type", "infer_backend", "export_dir"), syntaxes=FILES | FLAGS,
+            any_of(TELLING, "model_name_or_path"), any_of(OWN, "finetuning_type", "infer_backend", "export_dir"),
+            syntaxes=FILES | FLAGS,
         ),
         claim(
             any_of(TELLING, "model_name_or_path"), says(OWN, "stage", "^(pt|sft|rm|ppo|dpo|kto)$"),
@@ -382,17 +381,3 @@ TOOLS: dict[str, Signature] = {
     ),
 }  # fmt: skip
 """What the files of each format have."""
-
-OTHERS: dict[str, tuple[Claim, ...]] = {
-    "Kubernetes": (claim(any_of(OWN, "apiVersion"), any_of(OWN, "kind")),),
-    "Docker Compose": (claim(section(OWN, "services")),),
-    "Hydra": (claim(any_of(TELLING + 2 * SHARED, "defaults")),),
-    "PyTorch Lightning": (claim(section(TELLING + SHARED, "trainer")),),
-    "DeepSpeed-Chat": (claim(any_of(OWN, "zero_stage"), any_of(SHARED, "model_name_or_path"), syntaxes=FILES | FLAGS),),
-    "mergekit": (claim(any_of(2 * OWN, "merge_method", "slices", "models")),),
-    "a model's config.json": (claim(any_of(2 * OWN, "architectures")),),
-    "an adapter's adapter_config.json": (claim(any_of(OWN, "peft_type"), any_of(SHARED, "base_model_name_or_path")),),
-    "realhf": (claim(any_of(2 * OWN, "actor.type", "model.type"), any_of(SHARED, "actor.path", "model.path")),),
-    "mosaicml/examples' BERT": (claim(says(2 * OWN, "model.name", "_bert$")),),
-}
-"""Files of tools that gpulint does not read and that have keys of one that it reads."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .claims import OTHERS, TOOLS
+from .claims import TOOLS
+from .others import OTHERS
 from .signs import top_names
 
 if TYPE_CHECKING:
