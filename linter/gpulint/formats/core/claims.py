@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .signs import (
     FILES,
+    MOSTLY,
     OWN,
     SHARED,
     TELLING,
@@ -24,6 +25,8 @@ FLAGS = frozenset({"flags"})
 _LAID = YAML | FLAGS
 """A YAML file, or one with a command's overrides laid over it."""
 
+_ENGINE = 0.6
+"""The share of an engine's options in its file: many have common names (`model`, `dtype`), so half is too few."""
 _AREAL = any_of(TELLING, "cluster", "allocation_mode", "experiment_name")
 _AREAL_MODEL = ("mb_spec", "backend", "optimizer", "fsdp")
 _LITGPT = (
@@ -312,7 +315,7 @@ TOOLS: dict[str, Signature] = {
         "oumi.format", "`model.model_name` beside a section of Oumi to train, generate or evaluate.",
         claim(
             any_of(OWN, "model.model_name"), any_of(TELLING, "training", "generation", "tasks", "engine"),
-            syntaxes=YAML, known=0.51,
+            syntaxes=YAML, known=MOSTLY,
         ),
         claim(
             any_of(OWN, "model.model_name"), any_of(TELLING, "training", "generation", "tasks", "engine"),
@@ -325,7 +328,7 @@ TOOLS: dict[str, Signature] = {
         claim(
             any_of(SHARED, "per_device_train_batch_size", "gradient_accumulation_steps"),
             any_of(TELLING, *_TRAINING_ARGUMENTS, "output_dir", "bf16", "fp16", least=3), syntaxes=FILES | FLAGS,
-            known=0.51,
+            known=MOSTLY,
         ),
     ),
     "accelerate": signature(
@@ -342,7 +345,7 @@ TOOLS: dict[str, Signature] = {
     ),
     "deepspeed": signature(
         "deepspeed.format", "`zero_optimization`, or a batch or a precision section among DeepSpeed's keys.",
-        claim(switch(OWN, "zero_optimization"), syntaxes=FILES | FLAGS, known=0.51),
+        claim(switch(OWN, "zero_optimization"), syntaxes=FILES | FLAGS, known=MOSTLY),
         claim(any_of(TELLING, "train_micro_batch_size_per_gpu"), syntaxes=FILES | FLAGS, known=0.5),
         claim(
             switch(SHARED, "fp16", "bf16"),
@@ -350,7 +353,7 @@ TOOLS: dict[str, Signature] = {
                 SHARED, "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps",
                 "optimizer", "steps_per_print", "gradient_clipping",
             ),
-            syntaxes=FILES | FLAGS, known=0.51,
+            syntaxes=FILES | FLAGS, known=MOSTLY,
         ),
     ),
     "sglang": signature(
@@ -361,21 +364,23 @@ TOOLS: dict[str, Signature] = {
                 "tp_size", "cuda_graph_max_bs", "max_running_requests", "context_length", "schedule_conservativeness",
                 "dp_size", "schedule_policy", "enable_dp_attention", "max_prefill_tokens", "ep_size",
             ),
-            syntaxes=YAML, known=0.6, plain=("*",),
+            syntaxes=YAML, known=_ENGINE, plain=("*",),
         ),
     ),
     "trtllm": signature(
         "serving.trtllm", "Mostly arguments of the LLM API, with one of its sections (`kv_cache_config` ...).",
-        claim(any_of(OWN, "kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"), known=0.6),
+        claim(any_of(OWN, "kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"), known=_ENGINE),
     ),
     "tgi": signature("serving.tgi", "No file of its own: its flags and variables stand in launchers."),
     "lmdeploy": signature("serving.lmdeploy", "No file of its own: its flags stand in launchers."),
     "llama_cpp": signature("serving.llama_cpp", "No file of its own: its flags stand in launchers."),
     "vllm": signature(
         "serving.vllm", "Mostly options of vLLM, two of them an engine's own, or one with dashes.",
-        claim(any_of(TELLING, *(key.replace("_", "-") for key in _VLLM)), syntaxes=YAML, known=0.6, plain=("model",)),
         claim(
-            any_of(TELLING, *_VLLM, "model", least=2), any_of(SHARED, *_VLLM), syntaxes=YAML, known=0.6,
+            any_of(TELLING, *(key.replace("_", "-") for key in _VLLM)), syntaxes=YAML, known=_ENGINE, plain=("model",),
+        ),
+        claim(
+            any_of(TELLING, *_VLLM, "model", least=2), any_of(SHARED, *_VLLM), syntaxes=YAML, known=_ENGINE,
             plain=("model",),
         ),
     ),

@@ -18,6 +18,9 @@ OWN, TELLING, SHARED = 10, 3, 1
 """Weights: a key that no other tool has, one that few have, and one that many have."""
 
 
+MOSTLY = 0.51
+"""More than half of a file's keys."""
+
 FILES = frozenset({"yaml", "json"})
 """How most files are written. TOML is "toml", the arguments of a command "flags"."""
 
