@@ -41,7 +41,7 @@ def _plan(file: str, plan: Plan, sort: str) -> shape.Plan:
 def _row(row: Row) -> shape.Row:
     return shape.Row(
         kind=cast("shape.RowKind", row.kind),
-        change=row.change,
+        text=row.change,
         recipe=row.recipe or None,
         per_gpu=row.estimate.per_gpu,
         host=row.estimate.host,

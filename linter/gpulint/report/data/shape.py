@@ -58,8 +58,9 @@ class Label(Place):
 
 @dataclass(frozen=True)
 class Change:
-    """What a change costs, and how it is made."""
+    """A change of the job: what it is, what it costs, and how it is made."""
 
+    text: str = declared("The change, in keys of the format if it has them.")
     cost: str | None = declared("What it costs the run.")
     applicability: Applicability | None = declared("safe: the job computes the same. null: the format has no key.")
     edits: tuple[Edit, ...] = declared("The change as edits of files; empty if the format has no key for it.")
@@ -69,7 +70,6 @@ class Change:
 class Suggestion(Change):
     """A change that resolves a finding; the job was estimated again with it."""
 
-    text: str = declared("The change, in keys of the format if it has them.")
     per_gpu: int | None = declared("Process memory per GPU after the change.", unit="bytes", least=0)
     effect: int | None = declared("Memory per GPU that the change saves.", unit="bytes")
 
@@ -254,7 +254,6 @@ class Row(Change):
     kind: RowKind = declared(
         "room: uses free memory. change, combination: save memory. hardware: another GPU or number of GPUs."
     )
-    change: str = declared("The change, in keys of the format if it has them.")
     recipe: str | None = declared("Name of the recipe; null for combinations and hardware.")
     per_gpu: PerGpu = declared("Memory of the GPU that needs most, with the change.")
     host: int = declared("Host RAM per node that offloading takes.", unit="bytes", least=0)
