@@ -12,6 +12,7 @@ from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.training import estimate_training
 from gpulint.estimator.uncertainty import gathered_anew, records, varies
+from gpulint.estimator.verdict import verdict
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.job.origin import Origin
@@ -129,11 +130,23 @@ def test_a_stated_length_is_not_up_to_the_data(field):
 
 
 def test_short_samples_do_not_make_a_config_safe():
-    """The longest batch that the config admits still fails."""
+    """The longest batch that the config admits may fail; who fills every row with that many tokens, fails."""
     large = {"micro_batch_size": 64, "packing": False}
     found = estimate(job(**large), "rtx-4090")
-    assert found.verdict == "exceeds"
-    assert found.per_gpu.low < found.capacity.usable
+    assert found.verdict == "tight"
+    assert found.per_gpu.low < found.capacity.usable < found.per_gpu.high
+    assert estimate(job(**{**large, "packing": True}), "rtx-4090").verdict == "exceeds"
+
+
+@pytest.mark.parametrize("gpu", ["t4", "rtx-4090"])
+@pytest.mark.parametrize("packing", [False, True])
+@pytest.mark.parametrize("rows", [1, 26, 64])
+@pytest.mark.parametrize("open_", [[], ["sequence_length"], ["optimizer.foreach", "activation_checkpointing"]])
+def test_the_verdict_is_that_of_the_printed_interval(gpu, packing, rows, open_):
+    plan = job(micro_batch_size=rows, packing=packing, sequence_length=333)
+    plan.unstated = open_
+    found = estimate(plan, gpu)
+    assert found.verdict == verdict(found.per_gpu, find(gpu))
 
 
 def test_kernels_that_were_never_replayed_may_scatter_what_they_free():

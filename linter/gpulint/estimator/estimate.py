@@ -182,10 +182,12 @@ class HostMemory:
 class Estimate:
     """The memory of one job on its fullest GPU.
 
-    `components` is the split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's
-    reason for not starting, where it can be predicted (vLLM: no room for one request). `host` is bytes of
-    main memory per node for offload, `host_memory` all that is known of it. `fullest` names the rank, where ranks
-    differ (pipeline stages). `beside` are the terms that no phase has: of `runtime`, of CACHE_FIGURES and of `host`.
+    `verdict` holds over the whole interval: for short rows, and whatever facts that nothing settles may be. It is
+    given, and kept as `as_stated`, for the values that the job has with rows of the full length. `components` is the
+    split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's reason for not starting, where
+    it can be predicted (vLLM: no room for one request). `host` is bytes of main memory per node for offload,
+    `host_memory` all that is known of it. `fullest` names the rank, where ranks differ (pipeline stages). `beside` are
+    the terms that no phase has: of `runtime`, of CACHE_FIGURES and of `host`.
     """
 
     kind: str
@@ -196,6 +198,7 @@ class Estimate:
     phases: tuple[Phase, ...]
     peak: Phase
     verdict: Verdict
+    as_stated: Verdict = "unknown"
     capacity: Capacity | None = None
     kv_cache: KvCache | None = None
     refusal: str | None = None
@@ -208,6 +211,17 @@ class Estimate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "per_gpu", self.tiers.per_gpu(self.peak.allocated))
+        if self.as_stated == "unknown":
+            object.__setattr__(self, "as_stated", self.verdict)
+        object.__setattr__(self, "verdict", self._over_the_interval())
+
+    def _over_the_interval(self) -> Verdict:
+        """`exceeds` only where the least is too much, `fits` only where the most is not; a refusal needs no bytes."""
+        if self.capacity is None or self.refusal is not None or self.verdict == "unknown":
+            return self.verdict
+        if self.per_gpu.low > self.capacity.usable:
+            return "exceeds"
+        return "fits" if self.verdict == "fits" and self.per_gpu.high <= self.capacity.usable else "tight"
 
     @property
     def peak_phase(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..job.weights import Quantization
 from ..upstream.deepspeed import LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE
 from ..upstream.torch import LAZY_LOADING, NCCL_2_22
 from .estimate import Assumption
@@ -27,11 +28,23 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "evaluation.caches": (False, True),
     # more than two micro steps are alike (sharding/fsdp.py)
     "gradient_accumulation_steps": (1, 3),
+    # eight nodes of eight, and one GPU
+    "hardware.gpus": (64, 1),
     # a short chat, and the model's own maximum
     "inference.max_model_len": (2048, None),
     # one request, and as many requests and tokens as vLLM takes by itself at the least and the most
     "inference.max_num_batched_tokens": (2048, 16384),
     "inference.max_num_seqs": (1, 1024),
+    # one sample, and more than most cards take
+    "micro_batch_size": (1, 32),
+    # a chat's turn, and a long document
+    "sequence_length": (512, 32768),
+    # one GPU, and a node of eight
+    "parallelism.context": (1, 8),
+    "parallelism.data": (1, 8),
+    "parallelism.expert": (1, 8),
+    "parallelism.pipeline": (1, 8),
+    "parallelism.tensor": (1, 8),
     "loss.compiled": (True, False),
     "loss.kernel": ("torch", "liger"),
     "optimizer.foreach": (False, True),
@@ -48,11 +61,20 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "versions.deepspeed": (LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE.until),
     # the first to load kernels lazily, which has no foreach, and with NCCL 2.22 (allocator/runtime.json)
     "versions.torch": (LAZY_LOADING.since, NCCL_2_22.since),
+    # 16 bits, and 4 in groups of 128
+    "weights.quantization": (None, Quantization("gptq", 4.0)),
     "weights.quantization.double_quant": (False, True),
     # the kernels' smallest groups, and those of most checkpoints
     "weights.quantization.group_size": (32, 128),
 }
 """What a fact that a job leaves open may be: the ends between which the interval has to hold."""
+
+
+def may_be(job: Job, path: str) -> tuple[Any, ...]:
+    """The values that a fact which nothing settles may take; none where nothing bounds them or the job lacks it."""
+    origin = job.origins.get(path)
+    values = (origin.values if origin is not None else ()) or EXTREMES.get(path, ())
+    return values if _has(job, path) else ()
 
 
 class Found(NamedTuple):
@@ -74,8 +96,7 @@ def enveloped(job: Job, found: Estimate, estimate: Callable[[Job], Estimate]) ->
     tried = [
         Found(path, value, estimate(known.with_changes({path: value})))
         for path in job.unstated
-        for value in EXTREMES.get(path, ())
-        if _has(job, path)
+        for value in may_be(job, path)
     ]
     if not tried:
         return found
@@ -127,7 +148,7 @@ def _has(job: Job, path: str) -> bool:
     """Whether the job has the part that the path is about."""
     parent = path.rpartition(".")[0]
     if path == "parallelism.zero.stage":
-        return job.parallelism.zero is None and job.parallelism.fsdp is None
+        return job.parallelism.fsdp is None
     return parent == "versions" or not parent or job.get(parent) is not None
 
 
@@ -136,7 +157,7 @@ def _moved(job: Job, found: Estimate, path: str, tried: list[Found]) -> Assumpti
     mine = [item.estimate.per_gpu for item in tried if item.path == path]
     less = max(0, found.per_gpu.low - min(tiers.low for tiers in mine))
     more = max(0, max(tiers.high for tiers in mine) - found.per_gpu.high)
-    values = " or ".join("the model's own" if value is None else str(value) for value in EXTREMES[path])
+    values = " or ".join("the model's own" if value is None else str(value) for value in may_be(job, path))
     return Assumption(path, str(_value(job, path)), f"not stated: {values}", less, more)
 
 

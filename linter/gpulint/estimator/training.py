@@ -92,15 +92,16 @@ def _up_to_longest(job: Job, model: Model, gpu: Gpu | None, found: Estimate) -> 
                     break
         except NotEstimable:
             return found
-    more = (most if gpu is None else min(most, gpu.usable)) - found.per_gpu.high
     said = "tight" if over and found.verdict == "fits" else found.verdict
+    found = replace(found, verdict=said, as_stated="tight" if over and found.as_stated == "fits" else found.as_stated)
+    more = (most if gpu is None or said == "tight" else min(most, gpu.usable)) - found.per_gpu.high
     if more <= 0:
-        return replace(found, verdict=said)
+        return found
     note = "no length is stated: the estimate is a lower bound, and rows may be as long as the model's positions"
     if uncut:
         note = "nothing cuts rows to the length that is stated: they may be as long as the model's positions"
     unknown = Assumption("sequence_length", f"up to {longest}" if longest else "any", note, 0, more)
-    return replace(found, tiers=found.tiers.widened([unknown]), verdict=said, assumptions=(*found.assumptions, unknown))
+    return replace(found, tiers=found.tiers.widened([unknown]), assumptions=(*found.assumptions, unknown))
 
 
 def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
@@ -144,22 +145,24 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     tiers = _of_experts(tiers, stage, narrow.slack, bounded=step.bounded)
     unknown, counted = unknowns.deciding(run)
     tiers = tiers.widened(unknown)
-    judged = verdict(uncertainty.lowered(tiers).per_gpu(peak.allocated), gpu, bounded=step.bounded)
+    as_stated = verdict(uncertainty.lowered(tiers).per_gpu(peak.allocated), gpu, bounded=step.bounded)
     if step.bounded:
-        if gpu is not None and (spread == "always" or (spread == "doubt" and judged == "tight")):
+        # what fits with rows of the full length does so whatever torch keeps free, since it gives that back first
+        if gpu is not None and (spread == "always" or (spread == "doubt" and as_stated == "tight")):
             run = run._replace(held=memory_levels.lengthening(stage, state, held, peak.allocated))
         moving = unknowns.at_run_time(run, counted)
-        tiers = tiers.widened(moving).capped(gpu, judged)
+        tiers = tiers.widened(moving).capped(gpu, as_stated)
         unknown += moving
+    tiers = uncertainty.lowered(tiers)
     return Estimate(
         kind="training",
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=_trainable(job, model),
-        tiers=uncertainty.lowered(tiers),
+        tiers=tiers,
         phases=tuple(phases),
         peak=peak,
-        verdict=judged,
+        verdict=as_stated,
         capacity=capacity(gpu),
         host=offloaded,
         assumptions=(*assumptions.assumptions(job, model, bounded=step.bounded), *unknown),

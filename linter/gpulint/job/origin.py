@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..source.node import Span
 
@@ -16,6 +16,7 @@ class Origin(NamedTuple):
     file      the path of the file that set it, for `file` and `comment`
     key       the dotted key in that file
     span      where the value stands; `key_span` where its key does
+    values    what the field may be, where nothing settles it and more is known than what `unstated` facts may be at all
     """
 
     kind: str
@@ -24,6 +25,7 @@ class Origin(NamedTuple):
     key: str | None = None
     span: Span | None = None
     key_span: Span | None = None
+    values: tuple[Any, ...] = ()
 
     def __str__(self) -> str:
         if self.file and self.span:

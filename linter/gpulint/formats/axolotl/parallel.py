@@ -34,14 +34,14 @@ _WORLD = ("dp_shard_size", "dp_replicate_size", "tensor_parallel_size", "context
 
 
 def _set(reader: Reader, key: str) -> Given | None:
-    """The key, where it says something."""
+    """The key, where it says something, be it what the start fills in."""
     given = reader.keys.raw(key)
-    return given if given is not None and given.value and not is_blank(given.value) else None
+    return given if given is not None and given.value else None
 
 
 def is_fsdp(reader: Reader) -> bool:
     """Whether FSDP is configured: `fsdp_config`, or the old `fsdp` list."""
-    return bool(_set(reader, "fsdp_config") or _set(reader, "fsdp"))
+    return any(given and not is_blank(given.value) for given in (_set(reader, "fsdp_config"), _set(reader, "fsdp")))
 
 
 def is_deepspeed(reader: Reader) -> bool:

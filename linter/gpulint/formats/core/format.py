@@ -52,7 +52,9 @@ class Reading:
 
     `config` is the checked file; `references` are the files it names, by the key that names them (`deepspeed` ->
     Document). `program` is what reads the config, where a launcher says so. `launch` is what rules may read of the
-    launch by its dotted name (`environment.NCCL_DEBUG`, `container.image`); None where no launcher is known.
+    launch by its dotted name (`environment.NCCL_DEBUG`, `container.image`); None where no launcher is known. `blanks`
+    are the keys that the format asked for and the start fills in, without a field of the Job that could say what it may
+    be.
     """
 
     format: str
@@ -63,6 +65,7 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
     program: str = ""
     launch: dict[str, tuple[Any, Origin]] | None = None
+    blanks: dict[str, Entry] = field(default_factory=dict)
 
 
 class Project(NamedTuple):

@@ -68,5 +68,7 @@ def _missing(
     for field, origin in builder.job.origins.items():
         if field not in before and field.startswith("parallelism.zero"):
             builder.job.origins[field] = origin._replace(kind="assumed", note=note)
+    if hint.stage is None:
+        builder.job.unstated.append("parallelism.zero.stage")
     if not is_blank(path):
         reading.problems.append(references.unresolved(entry, key, path, found, assumption))

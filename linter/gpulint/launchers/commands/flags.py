@@ -13,11 +13,11 @@ from ...source.document import Document
 from ...source.node import Entry, Node, Span
 from ...source.places import Places, places_of
 from ..shell.script import place
+from ..shell.words import Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ..shell.shell import Word
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
@@ -68,6 +68,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
     A flag without a value is true, and `--no-x` is `x: false`; several values become a list; of equal flags the last
     counts. A value that is not known stays as written (`$BATCH`), which formats take for a blank. A further word that
     only the run knows (`--enforce-eager $EXTRA_ARGS`) may be anything, mostly flags: it is no value and no positional.
+    Where the script states what it may be, its flags are there with the word as their value.
     """
     manner = manner or Manner()
     places = places_of(file.text)
@@ -86,7 +87,8 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
             continue
         match = _FLAG.match(word.text)
         if match is None or (match.end() < len(word.text) and word.text[match.end()] != "="):
-            if _anything(word) and (root.value or _ARGUMENTS.fullmatch(word.text)):
+            if _anything(word) and (root.value or word.may_be or _ARGUMENTS.fullmatch(word.text)):
+                _put_perhaps(root, word, manner, places, file.path)
                 continue
             _positional(root, word, rest, manner, places, file.path)
             continue
@@ -181,10 +183,21 @@ def _values(words: Sequence[Word], here: int, name: str, manner: Manner) -> tupl
             break
         if not values and words[here].text in ("$@", "$*"):
             break
+        if any(_FLAG.match(text) for text in words[here].may_be):
+            break
         if not values or not _anything(words[here]):
             values.append(words[here])
         here += 1
     return values, here
+
+
+def _put_perhaps(root: Node, word: Word, manner: Manner, places: Places, path: str) -> None:
+    """The flags of a word that is one of several: each has the word for a value, which only the run knows."""
+    for text in dict.fromkeys(part for choice in word.may_be for part in choice.split()):
+        match = _FLAG.match(text)
+        if match is not None:
+            name = _name(Word(match[0], word.at[:1] * match.end()), match.end(), manner)
+            _put(root, name, scalar(word, places, path), places, path, nested=manner.nested)
 
 
 def _anything(word: Word) -> bool:

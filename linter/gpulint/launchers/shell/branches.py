@@ -110,7 +110,8 @@ class _Choice:
 def _merged(before: Mapping[str, Word], ends: list[dict[str, Word]], *, complete: bool) -> dict[str, Word]:
     """The variables that a branch set: its value where all that the script states are the same, else an unknown word.
 
-    A value that only the run knows gives way to a stated one, as an argument does to its default.
+    A value that only the run knows gives way to a stated one, as an argument does to its default. An option that a
+    branch alone sets may be absent.
     """
     found: dict[str, Word] = {}
     for name in dict.fromkeys(name for end in ends for name in end):
@@ -119,10 +120,18 @@ def _merged(before: Mapping[str, Word], ends: list[dict[str, Word]], *, complete
             continue
         if name in before and not (complete and len(values) == len(ends)):
             values.append(before[name])
+        elif name not in before and not complete and any(_is_option(word) for word in values):
+            values.append(Word("", ()))
         stated = [word for word in values if word.known]
-        if len({word.text for word in stated}) > 1:
+        texts = tuple(dict.fromkeys(word.text for word in stated))
+        if len(texts) > 1:
             text = f"${name}"
-            found[name] = Word(text, (-1,) * len(text), known=False)
+            found[name] = Word(text, (-1,) * len(text), known=False, may_be=texts if len(stated) == len(values) else ())
         else:
             found[name] = stated[0] if stated else values[-1]
     return found
+
+
+def _is_option(word: Word) -> bool:
+    """Whether a value is an argument that is there or not, and no default of something else."""
+    return word.known and word.text.startswith("-")

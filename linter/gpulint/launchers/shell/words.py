@@ -54,19 +54,22 @@ class Word(NamedTuple):
     """One word of a command, quotes removed and variables filled in; `at` is where each character stands.
 
     `known` is False where a part is only known when the script runs; that part is as written (`$SLURM_NNODES`).
+    `may_be` are the texts one of which the whole word then is, where the script states them all.
     """
 
     text: str
     at: tuple[int, ...]
     known: bool = True
+    may_be: tuple[str, ...] = ()
 
 
 class Builder:
     """A word being read."""
 
-    __slots__ = ("at", "known", "started", "text")
+    __slots__ = ("at", "known", "may_be", "started", "text")
 
     def __init__(self) -> None:
+        self.may_be: tuple[str, ...] = ()
         self.text: list[str] = []
         self.at: list[int] = []
         self.known = True
@@ -74,6 +77,7 @@ class Builder:
 
     def add(self, text: str, at: Iterator[int] | tuple[int, ...] | list[int]) -> None:
         """Append characters with their places."""
+        self.may_be = ()
         self.text.append(text)
         self.at.extend(at)
         self.started = True
@@ -83,7 +87,7 @@ class Builder:
         text = "".join(self.text)
         if len(text) > MAX_WORD:
             return Word(text[:MAX_WORD], tuple(self.at[:MAX_WORD]), known=False)
-        return Word(text, tuple(self.at), self.known)
+        return Word(text, tuple(self.at), self.known, self.may_be)
 
 
 class Words:
@@ -206,7 +210,9 @@ class Words:
             whole = not value.known and not _PLAIN.fullmatch(value.text)
             if quoted or split is None or whole or not re.search(r"\s", value.text):
                 builder.known = builder.known and value.known
+                alone = not builder.text
                 builder.add(value.text, at)
+                builder.may_be = value.may_be if alone else ()
             else:
                 builder = self.split_value(builder, value, at, split)
         return builder

@@ -49,7 +49,10 @@ _estimate_fact("estimate.low", "The lower bound of the peak.", lambda e: e.per_g
 _estimate_fact("estimate.high", "The upper bound of the peak.", lambda e: e.per_gpu.high)
 _estimate_fact("estimate.host", "Host RAM per node that offloading takes.", lambda e: e.host)
 _estimate_fact("estimate.phase", "The phase of the peak: `forward`, `backward` ...", lambda e: e.peak_phase, "")
-_estimate_fact("estimate.verdict", "fits, tight, exceeds or unknown.", lambda e: e.verdict, "")
+_estimate_fact(
+    "estimate.verdict", "fits, tight, exceeds or unknown, of the values that the job has and rows of the full length.",
+    lambda e: e.as_stated, "",
+)  # fmt: skip
 _estimate_fact("estimate.startup_error", "Why the engine would fail to start.", lambda e: e.refusal, "")
 _estimate_fact(
     "estimate.kv_cache.tokens", "Tokens the KV cache holds on one GPU.",

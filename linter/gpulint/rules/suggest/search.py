@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
     @property
     def verdict(self) -> str:
         """The verdict of the estimate, `unknown` where there is none."""
-        return self.estimate.verdict if self.estimate is not None else "unknown"
+        return self.estimate.as_stated if self.estimate is not None else "unknown"
 
     @property
     def settles(self) -> bool:
@@ -126,7 +126,7 @@ class Search:
         if self._is_heavy() and job.kind == "training":
             states = job.with_changes({"micro_batch_size": None, "evaluation.micro_batch_size": None})
             found = self._estimated(states)
-            if found is None or found.verdict == "exceeds":
+            if found is None or found.as_stated == "exceeds":
                 return found
         return self._estimated(job)
 
@@ -158,7 +158,7 @@ class Search:
         if self.exhausted and option.key not in self._looks:
             return False
         found = self.look(option)
-        return found is not None and found.verdict != "exceeds" and found.host <= MAX_HOST
+        return found is not None and found.as_stated != "exceeds" and found.host <= MAX_HOST
 
     def carried_out(self, option: Option) -> Candidate | None:
         """The option carried out, once; None where it cannot be, or its offload needs more than nodes have."""

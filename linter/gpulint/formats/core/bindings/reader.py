@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ....job.origin import Origin
 from ....upstream.behaviour import default_of
 from .. import keys as schemas
 from ..arguments import Arguments
 from ..format import JobBuilder, Problem, Project, Reading
+from ..placeholders import is_blank
 from ..sections import Sections
 from .kinds import FLAG, Unsaid
 from .sources import Assumed, Default, Derived, Written
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
-    from ....job.origin import Origin
     from ....source.document import Document
     from ....upstream.behaviour import Default as ReleaseDefault
     from ..arguments import Given
@@ -66,9 +67,10 @@ class Reader(JobBuilder):
     defaults  what an absent key means, where that depends on the program that reads the file
     blank     what holds for a key that is filled in when the job starts and whose row says nothing of it
     under     what was set before, where the rows say it anew (`over`)
+    open      the fields whose key is filled in when the job starts, with what they may be
     """
 
-    __slots__ = ("blank", "defaults", "keys", "project", "reading", "shipped", "under")
+    __slots__ = ("blank", "defaults", "keys", "open", "project", "reading", "shipped", "under")
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Reader(JobBuilder):
         self.defaults = defaults or {}
         self.blank = blank
         self.under: Mapping[str, Origin] = {}
+        self.open: dict[str, tuple[Given, tuple[Any, ...]]] = {}
 
     @classmethod
     def over(cls, builder: JobBuilder, document: Document, keys: Arguments, upstream: str) -> Self:
@@ -119,7 +122,7 @@ class Reader(JobBuilder):
         """A Reader of another file, or of keys of another tool, that fills the same Job."""
         other = Reader(document, self.project, self.reading.format, upstream or self.upstream, keys=keys)
         other.job, other.reading = self.job, self.reading
-        other.defaults, other.blank = self.defaults, self.blank
+        other.defaults, other.blank, other.open = self.defaults, self.blank, self.open
         return other
 
     def section(self, name: str) -> Reader:
@@ -142,7 +145,43 @@ class Reader(JobBuilder):
                 if answer.says:
                     return answer
                 found.append(answer)
-        return min(found, key=lambda answer: _TELLS.index(answer.value), default=_ABSENT)
+        best = min(found, key=lambda answer: _TELLS.index(answer.value), default=_ABSENT)
+        if best.given is not None and best.value is Unsaid.BLANK and is_blank(best.given.value):
+            self.reading.blanks.setdefault(best.given.key, best.given.entry)
+        return best
+
+    def leave_open(self, field: str, given: Given, values: tuple[Any, ...]) -> None:
+        """A key that the start fills in says the field: whatever is taken for it, it may be one of `values`, too."""
+        if is_blank(given.value):
+            self.open[field] = (given, values)
+            self.reading.blanks.pop(given.key, None)
+
+    def default(self, path: str, value: Any, note: str = "") -> None:
+        """Set a field to the upstream default."""
+        super().default(path, value, note)
+        self._reopen(path, "")
+
+    def derived(self, path: str, value: Any, note: str, like: str | None = None) -> None:
+        """Set a field that follows from others."""
+        super().derived(path, value, note, like)
+        self._reopen(path, note)
+
+    def assumed(self, path: str, value: Any, note: str) -> None:
+        """Set a field that nothing states."""
+        super().assumed(path, value, note)
+        self._reopen(path, note)
+
+    def _reopen(self, path: str, note: str) -> None:
+        if path in self.open:
+            given, values = self.open[path]
+            note = note or f"{given.value} is filled in when the job starts"
+            file, entry = given.entry.key.path or self.document.path, given.entry
+            self.job.origins[path] = Origin("assumed", note, file, given.key, entry.value.span, entry.key.span, values)
+            self._unstated(path)
+
+    def _unstated(self, path: str) -> None:
+        if path not in self.job.unstated:
+            self.job.unstated.append(path)
 
     def given(self, kind: Kind, *names: str) -> Given | None:
         """The value and its place, where there is a value."""
@@ -185,7 +224,7 @@ class Reader(JobBuilder):
             default = source if isinstance(source, Default) else Default(source)
             self.default(field, default.value, default.note)
         if isinstance(source, Default | Assumed) and source.unstated:
-            self.job.unstated.append(field)
+            self._unstated(field)
 
     def contradiction(self, given: Given, other: str, message: str) -> None:
         """Report a key that contradicts another; `message` says what follows."""

@@ -122,12 +122,21 @@ class Key(Bound):
         """What a key that is there says; LEAVE for what holds of an absent one."""
         value = self.value(answer.value, reader.job) if answer.says else answer.value
         if value is Unsaid.BLANK:
+            reader.leave_open(self.field, given, self._may_be(reader.job))
             return self._blank(reader, given)
         if not isinstance(value, Unsaid):
             return value
         said = {Unsaid.OTHER: self.other, Unsaid.NULL: self.null}.get(value, LEAVE)
         said = said(given.value) if callable(said) else said
         return said if said is LEAVE or isinstance(said, Source) else Written(said)
+
+    def _may_be(self, job: Job) -> tuple[Any, ...]:
+        """The field's values for the few that a key of the kind has; none where they are without number."""
+        if self.kind.name not in _FEW:
+            return ()
+        said = (self.value(sample, job) for sample in self.kind.samples)
+        values = [source.value for source in said if not isinstance(source, Unsaid)]
+        return tuple(value for number, value in enumerate(values) if value not in values[:number])
 
     def _blank(self, reader: Reader, given: Given) -> Any:
         source: Any = self.blank
@@ -141,6 +150,10 @@ class Key(Bound):
         if not isinstance(source, Source):
             source = Assumed(source, "{key} is filled in when the job starts")
         return source._replace(note=source.note.replace("{key}", given.key).replace("{value}", str(given.value)))
+
+
+_FEW = frozenset({"true or false", "a dtype", "an attention kernel"})
+"""Kinds whose samples are all that a key of the kind may say, or stand for all of it."""
 
 
 @dataclass(frozen=True, slots=True)

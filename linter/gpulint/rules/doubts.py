@@ -1,0 +1,115 @@
+"""Facts that nothing settles, and whether a rule holds whatever they are.
+
+Rules are evaluated on the job that the file and the defaults make, with rows of the full length. Where it rests on a
+fact that the file, its launcher and the run leave open, the finding stands only if it holds for all that the fact may
+be; else it is a step less severe and says which fact to state. Of a rule about memory the estimate's interval knows, of
+another one the rule itself is asked again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..settings.severity import SEVERITIES
+from ..units import bytes_text
+from .expression import fires
+from .rule import CONFIDENCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..settings.severity import Severity
+    from .evaluate import Fired
+    from .facts.facts import Facts
+
+MAX_STATES = 12
+"""States of the job, besides the one that the defaults make, in which the rules that fired are asked again."""
+
+
+class Judged(NamedTuple):
+    """How severe and how reliable a finding is over all that open facts may be, and what it rests on."""
+
+    severity: Severity
+    confidence: str
+    notes: tuple[str, ...]
+
+
+def judged(hit: Fired, facts: Facts) -> Judged:
+    """A finding over the values that open facts may take."""
+    severity, confidence = hit.rule.severity, hit.rule.confidence
+    notes = [*(_memory(facts) if hit.about_memory else _others(hit, facts))]
+    if notes:
+        severity, confidence = _less_severe(severity), "low"
+    if hit.about_memory and facts.model is not None and not facts.model.exact:
+        severity, confidence = min(severity, "warning", key=SEVERITIES.index), _lower(confidence)
+        notes.append(f"the architecture {facts.model.model_type} is unknown; estimated with a similar one")
+    return Judged(severity, confidence, tuple(notes))
+
+
+def _memory(facts: Facts) -> Iterator[str]:
+    """What a verdict rests on that does not hold over the whole interval: the facts that move it most."""
+    estimate = facts.estimate
+    if estimate is None or estimate.verdict == estimate.as_stated:
+        return
+    least = estimate.as_stated == "exceeds"
+    moved = {item: item.low if least else item.high for item in estimate.assumptions}
+    most = max(moved.values(), default=0)
+    for item in sorted(moved, key=lambda item: -moved[item])[:MAX_TOLD]:
+        if moved[item] and moved[item] >= most / SMALL:
+            less = f"{bytes_text(moved[item])} {'less' if least else 'more'}"
+            yield f"assumes {item.field} {item.value} ({item.origin}); it may be {less}"
+    if not most:
+        low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
+        yield f"not certain: the job needs {low} to {high}"
+
+
+MAX_TOLD, SMALL = 3, 4
+"""Facts that are told, those which move the bytes by a quarter of what the first one does."""
+
+
+def _others(hit: Fired, facts: Facts) -> Iterator[str]:
+    """The open facts for another value of which the rule does not hold."""
+    from ..estimator.scenarios import may_be
+
+    states: dict[str, Facts] = facts.shared.setdefault(_States, _States())
+    for path in facts.job.unstated:
+        fails = []
+        for value in may_be(facts.job, path):
+            key = f"{path}={value!r}"
+            if key not in states and len(states) < MAX_STATES:
+                job = facts.job.with_changes({path: value, "unstated": []})
+                states[key] = facts.of(replace(facts.reading, job=job))
+            state = states.get(key)
+            if state is not None:
+                state.item = hit.item
+            if state is None or not fires(hit.rule.when, state):
+                fails.append(_told(value))
+        if fails:
+            yield f"assumes {_assumed(facts, path)}; does not hold for {' or '.join(fails)}"
+
+
+class _States(dict[str, "Facts"]):
+    """The job with one open fact at another value, each made once for all findings."""
+
+
+def _assumed(facts: Facts, path: str) -> str:
+    """An open fact as people are told of it: the key, its value, and why nobody knows it."""
+    origin = facts.job.origins.get(path)
+    name = origin.key if origin is not None and origin.key else path
+    why = f" ({origin.note})" if origin is not None and origin.note else ""
+    return f"{name} {_told(facts.job.get(path))}{why}"
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "unknown" if value is None else str(value)
+
+
+def _less_severe(severity: Severity) -> Severity:
+    return SEVERITIES[max(0, SEVERITIES.index(severity) - 1)]
+
+
+def _lower(confidence: str) -> str:
+    return CONFIDENCES[max(0, CONFIDENCES.index(confidence) - 1)]
