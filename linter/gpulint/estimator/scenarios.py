@@ -37,8 +37,6 @@ EXTREMES: dict[str, tuple[Any, ...]] = {
     "inference.max_num_seqs": (1, 1024),
     # one sample, and more than most cards take
     "micro_batch_size": (1, 32),
-    # a chat's turn, and a long document
-    "sequence_length": (512, 32768),
     # one GPU, and a node of eight
     "parallelism.context": (1, 8),
     "parallelism.data": (1, 8),
@@ -74,7 +72,7 @@ def may_be(job: Job, path: str) -> tuple[Any, ...]:
     """The values that a fact which nothing settles may take; none where nothing bounds them or the job lacks it."""
     origin = job.origins.get(path)
     values = (origin.values if origin is not None else ()) or EXTREMES.get(path, ())
-    return values if _has(job, path) else ()
+    return values if values and _has(job, path) else ()
 
 
 class Found(NamedTuple):

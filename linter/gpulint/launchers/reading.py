@@ -147,21 +147,8 @@ def open_document(
         job.hardware.gpu = project.gpu.name
     if launch is not None:
         _apply(launch, reading)
-    _leave_open(reading)
     reading.problems[:] = settled(reading.problems, document, settings.root)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
-
-
-def _leave_open(reading: Reading) -> None:
-    """Name what neither the config nor what starts it settles: the GPUs that share a sharded job, and whether the
-    launcher of Transformers arguments for several GPUs shards it (`accelerate launch --config_file`)."""
-    job = reading.job
-    plan, gpus = job.parallelism, job.origins.get("hardware.gpus")
-    sharded = plan.zero is not None or plan.fsdp is not None
-    if sharded and (job.hardware.gpus is None or (gpus is not None and gpus.kind == "assumed")):
-        job.unstated.append("hardware.gpus")
-    if reading.format == "hf_trainer" and job.world_size > 1 and not sharded and not plan.one_process:
-        job.unstated = list(dict.fromkeys((*job.unstated, "parallelism.zero.stage")))
 
 
 def _launch_nearby(document: Document, form: Format, opened: Opened) -> Launch | None:

@@ -49,6 +49,8 @@ def judged(hit: Fired, facts: Facts) -> Judged:
 
 def _memory(facts: Facts) -> Iterator[str]:
     """What a verdict rests on that does not hold over the whole interval: the facts that move it most."""
+    for key, entry in [*facts.reading.blanks.items()][:MAX_TOLD]:
+        yield f"{key} is not known: {entry.value.plain()} is filled in when the job starts"
     estimate = facts.estimate
     if estimate is None or estimate.verdict == estimate.as_stated:
         return

@@ -29,7 +29,8 @@ def set_hardware(
     """Fill `hardware` of the job.
 
     The GPU and the counts that the project was given win; then the count the file states; then, where DeepSpeed or
-    FSDP is configured or (`unknown`) may be in a file that is not here, `SHARDED_GPUS`, else one GPU, both `assumed`.
+    FSDP is configured or (`unknown`) may be in a file that is not here, `SHARDED_GPUS`, which leaves the count open,
+    else one GPU, both `assumed`.
     """
     given = Origin("command line", "given to gpulint")
     for name, value in (
@@ -47,9 +48,10 @@ def set_hardware(
     elif unknown:
         note = "the accelerate config that would say it is not here; one node of 8 GPUs"
         builder.assumed("hardware.gpus", SHARDED_GPUS, note)
+        builder.job.unstated.append("hardware.gpus")
     elif sharded:
-        builder.assumed(
-            "hardware.gpus", SHARDED_GPUS, "nothing states a count; DeepSpeed or FSDP suggests one node of 8 GPUs"
-        )
+        note = "nothing states a count; DeepSpeed or FSDP suggests one node of 8 GPUs"
+        builder.assumed("hardware.gpus", SHARDED_GPUS, note)
+        builder.job.unstated.append("hardware.gpus")
     else:
         builder.assumed("hardware.gpus", 1, "nothing states a count; one GPU")

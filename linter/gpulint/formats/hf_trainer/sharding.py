@@ -63,6 +63,9 @@ def set_sharding(reader: Reader, launch: AccelerateLaunch | UsualLaunch | None =
             launch.apply(reader, auto_values(reader), WORDS[dtype])
         else:
             _set_one_process(reader)
+            if reader.job.world_size > 1 and not reader.job.parallelism.one_process:
+                # `accelerate launch --config_file`, of which nothing here tells, may shard the model
+                reader.job.unstated.append("parallelism.zero.stage")
 
 
 REFUSING = {row.package: row for row in (llamafactory.REFUSES_DATA_PARALLEL, trl.REFUSES_DATA_PARALLEL)}

@@ -197,6 +197,7 @@ def degrees(*rows: Key) -> tuple[Row, ...]:
             if given or not blank:
                 reader.put(row.field, Written(given.value) if given else 1, given)
                 continue
+            reader.reading.blanks.pop(blank.key, None)
             told = f"{blank.value} is filled in when the job starts; "
             told += "the GPUs that it is given" if asked and left else "one"
             reader.put(row.field, Assumed(left or 1, told, unstated=not asked))
