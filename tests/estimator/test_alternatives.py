@@ -75,7 +75,7 @@ def test_a_job_that_may_or_may_not_fit_is_tight():
 
 def test_a_part_that_the_job_lacks_leaves_the_interval_alone():
     full = {"method": "full", "adapter": None, "weights": {"dtype": "bfloat16"}}
-    stated, open_ = estimate(job(**full)), estimate(job(**full, unstated=["adapter.targets", "nobody.knows"]))
+    stated, open_ = estimate(job(**full)), estimate(job(**full, unstated=["adapter.targets", "inference.max_num_seqs"]))
     assert open_.per_gpu == stated.per_gpu
 
 

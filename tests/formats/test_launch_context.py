@@ -70,7 +70,7 @@ class TestAccelerate:
         for name in ("acc.yaml", "$ACCELERATE_CONFIG"):
             reading = read(form, text, f"--config_file {name}")
             job = reading.job
-            assert job.unstated == ["parallelism.zero.stage"]
+            assert job.unstated == ["hardware.gpus", "parallelism.zero.stage"]
             assert (job.parallelism.zero, job.parallelism.fsdp, job.hardware.gpus) == (None, None, 8)
             assert job.origins["parallelism.zero"].kind == "assumed"
             kinds = {problem.kind: problem for problem in reading.problems}
@@ -94,11 +94,11 @@ class TestAccelerate:
         zero, fsdp = job.parallelism.zero, job.parallelism.fsdp
         assert ((zero.stage, zero.offload_optimizer.device) if zero else (None, None)) == (stage, device)
         assert (fsdp.sharding if fsdp else None) == sharding
-        assert job.unstated == []
+        assert job.unstated == ["hardware.gpus"]
 
     def test_an_option_that_says_the_sharding_needs_no_file(self):
         job = read("hf_trainer", SFT, "--config_file acc.yaml --use_deepspeed --zero_stage 3").job
-        assert (job.parallelism.zero.stage, job.unstated) == (3, [])
+        assert (job.parallelism.zero.stage, job.unstated) == (3, ["hardware.gpus"])
 
     def test_another_kind_on_the_command_line_wins_over_the_file(self):
         job = read("hf_trainer", SFT, "--config_file acc.yaml --use_fsdp", {"acc.yaml": ZERO}).job

@@ -103,7 +103,7 @@ def test_an_assumed_number_of_gpus_lowers_severity_and_says_so(check, axolotl):
     stated = only(check(text, "a100-40gb", 8, files={"zero3.json": ZERO3}))
     assert (stated.severity, finding.severity) == ("error", "warning")
     assert finding.confidence != stated.confidence
-    assert any("8 GPUs" in note for note in finding.notes)
+    assert any("hardware.gpus 8" in note for note in finding.notes)
 
 
 def test_secrets_are_not_printed(check, axolotl, own_rule):

@@ -60,7 +60,7 @@ def _memory(facts: Facts) -> Iterator[str]:
     for item in sorted(moved, key=lambda item: -moved[item])[:MAX_TOLD]:
         if moved[item] and moved[item] >= most / SMALL:
             less = f"{bytes_text(moved[item])} {'less' if least else 'more'}"
-            yield f"assumes {item.field} {item.value} ({item.origin}); it may be {less}"
+            yield f"assumes {_named(facts, item.field)} {item.value} ({item.origin}); it may be {less}"
     if not most:
         low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
         yield f"not certain: the job needs {low} to {high}"
@@ -98,9 +98,14 @@ class _States(dict[str, "Facts"]):
 def _assumed(facts: Facts, path: str) -> str:
     """An open fact as people are told of it: the key, its value, and why nobody knows it."""
     origin = facts.job.origins.get(path)
-    name = origin.key if origin is not None and origin.key else path
     why = f" ({origin.note})" if origin is not None and origin.note else ""
-    return f"{name} {_told(facts.job.get(path))}{why}"
+    return f"{_named(facts, path)} {_told(facts.job.get(path))}{why}"
+
+
+def _named(facts: Facts, path: str) -> str:
+    """The key of a field, where one says it, else its path."""
+    origin = facts.job.origins.get(path)
+    return origin.key if origin is not None and origin.key else path
 
 
 def _told(value: Any) -> str:

@@ -67,7 +67,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         model_id=model.id,
         parameters=model.parameters,
         trainable_parameters=0,
-        tiers=process_tiers(memory, phases[-1].allocated, started=pool is not None),
+        tiers=process_tiers(memory, phases[-1].allocated, started=pool is not None).capped(gpu, outcome),
         phases=tuple(phases),
         peak=phases[-1],
         verdict=outcome,
