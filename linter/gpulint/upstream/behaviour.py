@@ -106,6 +106,14 @@ def at_release(rows: Iterable[AnyRow], version: str | None) -> list[AnyRow]:
     return [row for row in rows if Span(row.get("since", ""), row.get("until", "")).at(version)]
 
 
+def as_of(rows: Iterable[AnyRow], version: str | None) -> dict[str, Any]:
+    """What the rows that hold at a release say together: a later row replaces what it names of earlier ones."""
+    found: dict[str, Any] = {}
+    for row in at_release(rows, version):
+        found.update(row)
+    return {name: value for name, value in found.items() if name not in Span._fields}
+
+
 def earlier(version: str, other: str) -> str:
     """The earlier of two releases."""
     return version if older(version, other) else other

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....source.tables import read_table
 from ....units import bytes_text
-from ....upstream.behaviour import at_release
+from ....upstream.behaviour import as_of
 from ...allocator.runtime import neighbours
 from ...estimate import Estimate
 from ...terms import Product, Term, line, terms, total
@@ -140,7 +140,7 @@ def _refusal(held: Rank, pool: int, least: int) -> str | None:
 def _profile(engine: str, version: str | None) -> dict[str, Any]:
     """The engine's row, with what differed in an older version."""
     row: dict[str, Any] = _table()["engines"][engine]
-    return {**row, **next(iter(at_release(row.get("former", ()), version)), {})}
+    return {**row, **as_of(row.get("former", ()), version)}
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...states.parameters import base_dtype
 from ...states.tensor_parallel import attention_tensor, fullest_stage
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Job
     from ....models.model import Model
+    from .profile import Profile
 
 _WINDOW_RATIO = 0.8
 """Tokens of the sliding layers' pool for each of the others' (server_args.py `swa_full_tokens_ratio`)."""
 
 
-def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) -> int:
+def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: Profile) -> int:
     """Bytes of the pools for each token that the log counts, on the fullest rank.
 
     Sliding layers of the types that `row` names keep 0.8 of the tokens that the others keep. Sparse latent attention
@@ -32,7 +33,7 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     assert given is not None
     dtype = cache_dtype(job, model)
     blackwell = gpu is not None and (gpu.compute_capability or 0) >= 10
-    if model.shape.index_head_dim and row.get("sparse_fp8") and blackwell and dtype in (None, "auto"):
+    if model.shape.index_head_dim and row.sparse_fp8 and blackwell and dtype in (None, "auto"):
         dtype = "fp8_e4m3"
     width = cache_bytes(dtype, base_dtype(job, model))
     caches = list(layer_caches(model))
@@ -49,9 +50,9 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     return fullest_stage(sizes, job.parallelism.pipeline)
 
 
-def windowed(model: Model, row: dict[str, Any]) -> bool:
+def windowed(model: Model, row: Profile) -> bool:
     """Whether sliding layers get a pool of their own."""
-    types: list[str] | None = row["windows"]
+    types = row.windows
     if types is None:
-        return not model.model_type.startswith(tuple(row["unwindowed"]))
+        return not model.model_type.startswith(tuple(row.unwindowed))
     return model.model_type.startswith(tuple(types)) if types else False

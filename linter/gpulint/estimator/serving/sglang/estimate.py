@@ -19,7 +19,8 @@ from ..vllm.rank_memory import RESIDUAL_MARGIN, serving_dtype
 from ..vllm.rotary import rotary_products
 from ..vllm.settings import graphs
 from .cache import token_bytes
-from .settings import profile, share
+from .profile import profile
+from .settings import share
 from .states import caches_no_token, hybrid, ratio, request_bytes, set_aside
 from .static_share import captured_sizes
 from .weights import SOURCE, added

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ....source.tables import read_table
 from ....units import MIB
-from ....upstream.behaviour import at_release
 from ....upstream.serving.sglang import AITER_SHARE
 from ...states.tensor_parallel import attention_tensor
+from .profile import profile
 from .static_share import attention_groups, below, static_share
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Job
     from ....models.model import Model
+    from .profile import Profile
 
 
 class Share(NamedTuple):
@@ -43,7 +42,7 @@ def share(job: Job, model: Model, gpu: Gpu | None) -> Share:
     defaulted = []
     chunk = given.max_num_batched_tokens
     if chunk is None:
-        chunk = int(below(row["chunks"], total)[1]) if total is not None else 4096
+        chunk = int(below(row.chunks, total)[1]) if total is not None else 4096
         defaulted.append(("inference.max_num_batched_tokens", str(chunk)))
     fraction = given.gpu_memory_utilization
     beside = _beside_tower(row, model, fraction is not None)
@@ -52,7 +51,7 @@ def share(job: Job, model: Model, gpu: Gpu | None) -> Share:
         defaulted.append(("inference.gpu_memory_utilization", f"{fraction * beside:.4g}"))
     fraction *= beside * (_OF_AITER if computes_with_aiter(job, model, gpu, version) else 1.0)
     groups = attention_groups(job)
-    part = 2 if row["groups_halve"] and groups > 1 else groups
+    part = 2 if row.groups_halve and groups > 1 else groups
     return Share(fraction, max(1, chunk // part), tuple(defaulted))
 
 
@@ -81,7 +80,7 @@ def computes_with_aiter(job: Job, model: Model, gpu: Gpu | None, version: str | 
     return heads in _AITER_HEADS if model.shape.kv_lora_rank else model.model_type != "gpt_oss"
 
 
-def _beside_tower(row: dict[str, Any], model: Model, stated: bool) -> float:
+def _beside_tower(row: Profile, model: Model, stated: bool) -> float:
     """What is left of the static share beside a vision encoder.
 
     0.95 x (1 - 0.1 x (layers x width^2 / those of ViT-L/14 - 1)), the second factor within 0.8 and 1.05 (0.5.4
@@ -89,23 +88,10 @@ def _beside_tower(row: dict[str, Any], model: Model, stated: bool) -> float:
     class has what its config calls `vt_*`, 0.5.11 srt/configs/kimi_k25.py).
     """
     vision = model.config.get("vision_config")
-    if not isinstance(vision, dict) or (stated and not row["tower_always"]):
+    if not isinstance(vision, dict) or (stated and not row.tower_always):
         return 1.0
-    if row["tower"] is not None:
-        return float(row["tower"])
+    if row.tower is not None:
+        return row.tower
     layers = vision.get("num_hidden_layers") or vision.get("vt_num_hidden_layers") or 24
     width = vision.get("hidden_size") or vision.get("vt_hidden_size") or 1024
     return 0.95 * max(0.8, min(1.05, 1 - 0.1 * (layers * width**2 / (24 * 1024**2) - 1)))
-
-
-def profile(version: str | None) -> dict[str, Any]:
-    """What holds for a version (`sglang.json`): each row up to it replaces what it names; all for an unstated one."""
-    found: dict[str, Any] = {}
-    for row in at_release(_table()["profiles"], version):
-        found.update(row)
-    return found
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "sglang.json")

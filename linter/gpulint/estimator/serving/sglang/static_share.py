@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...states.tensor_parallel import attention_tensor
 
 if TYPE_CHECKING:
     from ....job.job import Job
     from ....models.model import Model
+    from .profile import Profile
 
 _LARGE_CARD, _KEPT_ON_LARGE_CARDS = 60 * 1024, 10 * 1024
 """MiB of a card from which on the formula leaves at least so many MiB."""
@@ -23,20 +24,20 @@ _LATENT_PREFILL = 1536
 """MiB that captured prefill steps of latent attention add."""
 
 
-def static_share(row: dict[str, Any], job: Job, model: Model, total: float, chunk: int) -> float:
+def static_share(row: Profile, job: Job, model: Model, total: float, chunk: int) -> float:
     """The share of a card of `total` MiB, without what a vision encoder takes; `chunk` tokens of a prefill step.
 
-    `row` is that of the version (`sglang.json`, whose `fields` say the three rules). Source: sglang 0.3.0 to 0.5.18
+    `row` says by which of its three rules. Source: sglang 0.3.0 to 0.5.18
     srt/server_args.py, from 0.5.19 on srt/arg_groups/memory_hook.py `handle_gpu_memory_settings`.
     """
     plan = job.parallelism
     ranks = plan.tensor * plan.pipeline
-    if row["rule"] == "ranks":
+    if row.rule == "ranks":
         return _by_ranks(row, job, ranks, total)
     reserve = _speculation(row, job)
-    if row["rule"] == "reserve":
-        _, base, each = below(row["reserve"], total)
-        reserve += base + each * ranks + (row["grouped"] if attention_groups(job) > 1 else 0)
+    if row.rule == "reserve":
+        _, base, each = below(row.reserve, total)
+        reserve += base + each * ranks + (row.grouped if attention_groups(job) > 1 else 0)
         return round((total - reserve) / total, 3)
     reserve += 512 + 1.5 * max(chunk, 2048) + 128 * ranks
     reserve += _decode_graphs(row, job, total) + _prefill_graphs(row, job, model, chunk)
@@ -69,7 +70,7 @@ def prefill_sizes(largest: int) -> int:
     return count
 
 
-def captured_sizes(row: dict[str, Any], job: Job, model: Model, total: float, chunk: int) -> int:
+def captured_sizes(row: Profile, job: Job, model: Model, total: float, chunk: int) -> int:
     """How many batches of new tokens and of prefill tokens are captured in graphs on a card of `total` MiB.
 
     Source: sglang 0.5.11 and 0.5.18 srt/server_args.py `_generate_cuda_graph_batch_sizes`.
@@ -88,28 +89,28 @@ def captured_sizes(row: dict[str, Any], job: Job, model: Model, total: float, ch
     return prefill + len({largest, *(size for size in sizes if size <= largest)})
 
 
-def _largest_batch(row: dict[str, Any], job: Job, total: float) -> float:
+def _largest_batch(row: Profile, job: Job, total: float) -> float:
     given = job.inference
     assert given is not None
-    batch = below(row["graphs"], total)[1 if job.parallelism.tensor < 4 else 2]
+    batch = below(row.graphs, total)[1 if job.parallelism.tensor < 4 else 2]
     if given.cudagraph_capture_sizes:
         return max(given.cudagraph_capture_sizes)
-    if row["capped"] and given.max_num_seqs is not None:
+    if row.capped and given.max_num_seqs is not None:
         return min(batch, given.max_num_seqs)
     return batch
 
 
-def _decode_graphs(row: dict[str, Any], job: Job, total: float) -> float:
+def _decode_graphs(row: Profile, job: Job, total: float) -> float:
     """MiB for the graphs of decoding, and for the padding of data parallel attention."""
     given = job.inference
     assert given is not None
     batch = _largest_batch(row, job, total)
     groups = attention_groups(job)
     padding = batch * groups * (4.5 if batch > _LARGE_GRAPHS else 3) if groups > 1 else 0
-    return padding + (2 * batch if row["eager_reserves"] or not given.enforce_eager else 0)
+    return padding + (2 * batch if row.eager_reserves or not given.enforce_eager else 0)
 
 
-def _captures_prefill(row: dict[str, Any], job: Job, model: Model) -> bool:
+def _captures_prefill(row: Profile, job: Job, model: Model) -> bool:
     """Whether prefill steps are captured; a few model types that SGLang never captures are not told apart."""
     given = job.inference
     assert given is not None
@@ -123,7 +124,7 @@ def _captures_prefill(row: dict[str, Any], job: Job, model: Model) -> bool:
         "eager": given.enforce_eager,
         "latent": bool(model.shape.kv_lora_rank),
     }
-    off = row["prefill_graphs"]
+    off = row.prefill_graphs
     return off is not None and not any(holds[name] for name in off)
 
 
@@ -132,30 +133,30 @@ def _largest_step(job: Job, chunk: int) -> int:
     return min(chunk, limit or chunk)
 
 
-def _prefill_graphs(row: dict[str, Any], job: Job, model: Model, chunk: int) -> float:
+def _prefill_graphs(row: Profile, job: Job, model: Model, chunk: int) -> float:
     """MiB for the graphs of prefill steps."""
     if not _captures_prefill(row, job, model):
         return 0
     return _LATENT_PREFILL if model.shape.kv_lora_rank else 8 * prefill_sizes(_largest_step(job, chunk))
 
 
-def _speculation(row: dict[str, Any], job: Job) -> float:
+def _speculation(row: Profile, job: Job) -> float:
     """MiB that speculative decoding adds to what is kept free."""
     algorithm = job.inference.speculative_algorithm if job.inference is not None else None
-    known: dict[str, float] = row["speculation"]
+    known = row.speculation
     return known.get(algorithm.upper(), known.get("other", 0)) if algorithm else 0
 
 
-def _by_ranks(row: dict[str, Any], job: Job, ranks: int, total: float) -> float:
-    share: float = next(part for least, part in row["shares"] if ranks >= least)
-    if row["largest"] and total > row["largest"][0]:
-        return float(row["largest"][1])
-    if row["large"] == "reserve" and total > _SMALL_CARD:
+def _by_ranks(row: Profile, job: Job, ranks: int, total: float) -> float:
+    share: float = next(part for least, part in row.shares if ranks >= least)
+    if row.largest and total > row.largest[0]:
+        return float(row.largest[1])
+    if row.large == "reserve" and total > _SMALL_CARD:
         return (total - 13 * 1024) / total
-    if row["large"] == "blend":
+    if row.large == "blend":
         kept = _speculation(row, job)
         share = share if total <= _SMALL_CARD else 0.88
         if total > _BLENDED_CARD:
             return min(share + 48 * 1024 * (1 - share) / total, (total - (kept or _KEPT_ON_BLENDED)) / total)
-        return share * row["speculation"]["factor"] if kept else share
+        return share * row.speculation["factor"] if kept else share
     return share

@@ -37,6 +37,7 @@ from .workspace import SOURCE as WORKSPACE_SOURCE
 if TYPE_CHECKING:
     from ....models.model import Model
     from ...terms import Count, Term
+    from .profile import Sampler
     from .settings import Settings
 
 SOURCE, ENCODER_SOURCE = "estimator/serving/vllm_activations.py", "estimator/serving/vllm_encoder.py"
@@ -122,9 +123,9 @@ def _text_run(
     """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
     requests = requests_profiled(model, settings)
-    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
-    gathered = 1 if settings.moe_workspace else data
-    widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.profile.moe_workspace else NONE
+    gathered = 1 if settings.profile.moe_workspace else data
+    widest = layer_products(model, tokens, element, tensor, 0 if settings.profile.moe_workspace else shared, gathered)
     passing = (*widest, Product("weights of a layer from main memory", copied))
     layers, stream = total(passing), model.shape.hidden
     width, last = (_FLOAT32, "pooled") if settings.pools else (element, "last token")
@@ -132,12 +133,9 @@ def _text_run(
         Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
         Product(f"hidden states of each request's {last}, twice", width, (2, (requests, "requests"), stream)),
     )
-    hidden, size = total(sampled), 0 if settings.pools else settings.sampler_bytes
-    scored = Product("the sampler, padded vocabulary", size, ((requests, "requests"), padded_vocabulary(model)))
-    logits = total((scored,))
-    sampler = hidden + logits
-    least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
-    most = hidden + logits * settings.sampler_most // settings.sampler_bytes
+    hidden, samplers = total(sampled), settings.samplers
+    sampler, less, most = (hidden + total(sampling(each, requests, model)) for each in samplers)
+    least = min(less, sampler)
     if settings.pools:
         most += round(2 * _FLOAT32 * tokens * stream)
     bound = _bound(model, settings, element)
@@ -149,8 +147,15 @@ def _text_run(
         low = max(compiled, least) + kept.low
         return ProfileRun(tuple(terms("activations", passing, SOURCE)), stays, low, high)
     low = max(least, min(layers, sampler)) + kept.low
-    made = *terms("logits", (scored,), settings.sampler_source), *terms("activations", sampled, SOURCE)
+    scored = terms("logits", sampling(samplers.runs, requests, model), samplers.runs.source)
+    made = *scored, *terms("activations", sampled, SOURCE)
     return ProfileRun(made, stays, low, high)
+
+
+def sampling(sampler: Sampler, requests: int, model: Model) -> tuple[Product, ...]:
+    """What a sampler takes where it is widest."""
+    counts = (requests, "requests"), padded_vocabulary(model)
+    return (Product("the sampler, padded vocabulary", sampler.bytes, counts),)
 
 
 def _bound(model: Model, settings: Settings, element: float) -> int:

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 def compiling(model: Model, settings: Settings, element: float, tensor: int) -> tuple[Product, ...]:
     """The tensors of the kernel that reads the embedding; none where nothing or no embedding is compiled."""
-    if settings.eager or not settings.tries_kernels or takes_items(model, settings.modalities_off):
+    if (
+        settings.given.enforce_eager
+        or not settings.profile.tries_kernels
+        or takes_items(model, settings.modalities_off)
+    ):
         return ()
     vocabulary, hidden = padded_vocabulary(model), model.shape.hidden
     batch, made = (settings.max_num_batched_tokens, "tokens"), 2 if tensor == 1 else 1

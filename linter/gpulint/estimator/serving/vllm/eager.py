@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...allocator.allocator import Allocator
 from .activations import padded_vocabulary
 from .items import requests_profiled
+from .profile import sampler
 
 if TYPE_CHECKING:
     from ....models.model import Model
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 _LAYERS = 3
 """Layers after which no further one opens a segment: each asks for the sizes of the one before."""
-
-_SORTED = (2, 4, 4, 8, 8, 12)
-"""Bytes a logit of what the sampler holds at its widest: logits, copy, values, indices, reversed, cub's buffers."""
 
 
 def reserved_run(model: Model, settings: Settings, element: float, tensor: int, rules: Policy) -> int | None:
@@ -58,7 +56,7 @@ def reserved_run(model: Model, settings: Settings, element: float, tensor: int, 
     memory.give(residual)
     requests = requests_profiled(model, settings)
     logits = requests * padded_vocabulary(model)
-    for size in _SORTED:
+    for size in sampler("sort").blocks:
         memory.take(logits * size)
-    held = 2 * (shape.layers - 1) * hidden if settings.sums_held and tensor > 1 else 0
+    held = 2 * (shape.layers - 1) * hidden if settings.profile.sums_held and tensor > 1 else 0
     return memory.reserved + held

@@ -94,7 +94,7 @@ def _outcome(
     below = max(0, total(memory.runtime) - memory.overhead.low)
     least_taken, most_taken = memory.neighbours.held
     free = gpu.usable - max(memory.initial_snapshot, least_taken)
-    if chosen.checks_free and requested > free:
+    if chosen.profile.checks_free and requested > free:
         text = (
             f"vLLM asks for {bytes_text(requested)} ({chosen.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
@@ -109,11 +109,11 @@ def _outcome(
         return _too_little(memory, available), "exceeds" if cannot else "tight"
     if available.stated:
         return None, _with_stated_cache(memory, gpu, available.expected)
-    graphs_beside = 0 if chosen.graphs_in_budget else memory.most_graphs if nccl else memory.graphs.expected
+    graphs_beside = 0 if chosen.profile.graphs_in_budget else memory.most_graphs if nccl else memory.graphs.expected
     if not chosen.length_known:
         needed = memory.cache.request_bytes(chosen.longest, chosen.in_flight)
     beside = memory.outside_budget + graphs_beside
-    unfree = chosen.checks_free and requested + most_taken > gpu.usable
+    unfree = chosen.profile.checks_free and requested + most_taken > gpu.usable
     if unfree or requested + beside > gpu.total or available.low < max(1, needed):
         return None, "tight"
     return None, "fits"
@@ -173,7 +173,7 @@ def _kv_cache(memory: RankMemory, available: AvailableMemory | None) -> KvCache:
     requests = cache.concurrency(size, chosen.max_model_len, chosen.in_flight)
 
     def tokens(held: int) -> int:
-        if not chosen.tokens_of_requests:
+        if not chosen.profile.tokens_of_requests:
             return cache.tokens(held, chosen.max_model_len)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 
