@@ -104,7 +104,7 @@ def _begun(
 def _padding(tape: Tape, network: EncoderDecoder) -> Tensor | None:
     """The encoder's mask of a padded batch: one byte a position, spread over the queries."""
     dims = network.dims
-    padded = dims.padded and dims.attention.implementation == "sdpa" and not network.audio
+    padded = dims.job.padded and dims.attention.implementation == "sdpa" and not network.audio
     return tape.new(network.first.dims.rows, 1) if padded else None
 
 

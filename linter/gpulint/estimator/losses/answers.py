@@ -27,15 +27,15 @@ def of_answers(handed: list[Tensor], context: LossContext) -> Tensor:
     last, and both with SimPO read the log-probabilities off a slice (trl/experimental/orpo/orpo_trainer.py
     `concatenated_forward`, `get_batch_logps`). A kernel reads them off a slice whatever the objective.
     """
-    dims, tape, how = context.dims, context.tape, context.dims.loss.log_softmax
+    dims, tape, how = context.dims, context.tape, context.dims.job.loss.log_softmax
     if dims.loss.temperature:
         return _at_temperature(handed, dims, tape)
     logits = handed.pop()
-    if how == "float32" or (dims.loss.reference_apart and (tape.recording or dims.loss.means)):
+    if how == "float32" or (dims.job.rl.reference_apart and (tape.recording or dims.loss.means)):
         context.state.live_refs.append(logits.storage)
-    elif dims.loss.objective == "simpo":
+    elif dims.job.objective == "simpo":
         return _log_softmax(window(logits, logits.n), how, dims, tape)
-    elif dims.loss.objective in ("orpo", "cpo"):
+    elif dims.job.objective in ("orpo", "cpo"):
         chosen = shortened(window(logits, logits.n // 2), logits.n // 2, dims.batch // 2)
         count_as_logits(chosen)
         likelihood = cross_entropy(chosen, None, tape)
@@ -50,7 +50,7 @@ def _at_temperature(handed: list[Tensor], dims: LayerDims, tape: Tape) -> Tensor
     kept = logits.storage if how == "beside" else None
     in_place = how == "in_place"
     logits = window(divided_slice(logits), logits.n) if in_place else scale(window(logits, logits.n))
-    found = _log_softmax(logits, dims.loss.log_softmax, dims, tape)
+    found = _log_softmax(logits, dims.job.loss.log_softmax, dims, tape)
     if dims.loss.entropies:
         _entropies(logits.n, logits.e, dims, tape, laid=in_place)
     del kept
@@ -80,7 +80,7 @@ def logged(context: LossContext) -> None:
     if dims.loss.entropies:
         _entropies(n, e, dims, tape, laid=True)
     shifted = n - dims.batch * words
-    copies = tape.new(shifted if dims.loss.objective == "kto" else 0, e, logits=True)
+    copies = tape.new(shifted if dims.job.objective == "kto" else 0, e, logits=True)
     half = tape.new(shifted // 2, e, logits=True)
     del copies, half
 

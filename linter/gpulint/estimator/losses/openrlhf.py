@@ -27,7 +27,7 @@ def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     wide = to(logits, 4)
     del logits
     state.saved_for_next_step.clear()
-    if dims.loss.objective not in PAIRED | UNPAIRED:
+    if dims.job.objective not in PAIRED | UNPAIRED:
         state.saved_for_next_step.append(wide.storage)
     context.enter()
     n, kept = wide.n, wide.storage

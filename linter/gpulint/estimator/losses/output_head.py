@@ -31,7 +31,7 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, dims: LayerDims
         logits = project(h, module, rows)
     count_as_logits(logits)
     if dims.loss.gathers_logits:
-        logits = whole(logits, dims.tensor)
+        logits = whole(logits, dims.job.parallelism.tensor)
     if dims.arch.logits_float:
         logits = to(logits, 4)
     if dims.arch.logits_scale:

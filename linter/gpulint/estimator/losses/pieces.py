@@ -165,7 +165,7 @@ def in_passes(h: Tensor, module: Linear, rows: int, dims: LayerDims, tape: Tape)
 
 def lengths(rows: int, dims: LayerDims) -> list[int]:
     """Tokens of each piece: `loss.chunk`, the last one what is left."""
-    chunk = min(rows, dims.loss.chunk or rows)
+    chunk = min(rows, dims.job.loss.chunk or rows)
     whole, rest = divmod(rows, chunk)
     budget.bounded(whole)
     return [chunk] * whole + ([rest] if rest else [])

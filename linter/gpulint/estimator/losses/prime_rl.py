@@ -110,8 +110,8 @@ def head(h: Tensor, weight: Parameter, rows: int, dims: LayerDims, tape: Tape) -
 
 def _pieces(rows: int, vocabulary: int, dims: LayerDims) -> Iterator[tuple[int, int]]:
     """Tokens and columns of the pieces: two whole ones of each kind and what is left, since those between are alike."""
-    chunk = max(1, dims.loss.chunk or COLUMNS)
-    by_columns = dims.loss.logits == "columns"
+    chunk = max(1, dims.job.loss.chunk or COLUMNS)
+    by_columns = dims.job.loss.logits == "columns"
     for tokens in [rows] if by_columns else _two(rows, chunk):
         for columns in _two(vocabulary, chunk if by_columns else COLUMNS):
             yield tokens, columns

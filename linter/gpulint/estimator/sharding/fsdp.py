@@ -67,11 +67,8 @@ def fsdp_state(job: Job, model: Model, found: tuple[Parameter, ...]) -> FsdpStat
         largest_gradient=largest // over.dense,
         accumulating=job.gradient_accumulation_steps > 1 and not job.longest_batch_first,
         in_backward=spec.in_backward,
-        on_host=fsdp.offload,
-        version=fsdp.version,
+        fsdp=fsdp,
         gathered_share=_gathered_share(fsdp),
-        ahead=fsdp.forward_prefetch,
-        keeps_last_layer_gathered=fsdp.keeps_last_layer_gathered,
         reused=model.shape.layers if reuses_layers(model) else 0,
         steps=1 if job.longest_batch_first else job.gradient_accumulation_steps,
     )

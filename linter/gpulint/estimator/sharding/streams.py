@@ -79,7 +79,7 @@ def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding
         copies = Stack(job).does(COPIES_IN)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
-        last = state.keeps_last_layer_gathered and not stays
+        last = state.fsdp.keeps_last_layer_gathered and not stays
         outside, layers = _tensors(job, found)
         largest = max(layers, key=sum, default=[])
         return Sharding(plan, 2, outside, largest, stays, copies, other, last=last, each=layers if stays else ())

@@ -47,18 +47,26 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
 
 
 def _storing(job: Job) -> Job:
-    """What of a job decides which parameters there are and how a rank stores them."""
-    stored = Job(
-        kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
-        objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions, images=job.images,
-        loss=Loss(logits_unused=job.loss.logits_unused),
-    )  # fmt: skip
+    """A job without what decides neither which parameters there are nor how a rank stores them."""
+    stored = replace(job, **_UNREAD, loss=Loss(logits_unused=job.loss.logits_unused))
     if job.parallelism.device_map:
         stored.hardware = job.hardware
     if Stack(job).runs(unsloth.NAME):
         stored.sequence_length = job.sequence_length
     return stored
+
+
+_UNREAD = {
+    name: getattr(Job(), name)
+    for name in (
+        "model", "rl", "optimizer", "evaluation", "allocator", "hardware", "labels", "unstated",
+        "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "target_length", "image_pixels",
+        "packing", "padded", "longest_batch_first", "further_heads", "activation_checkpointing", "checkpoint_policy",
+        "checkpoint_every", "reentrant", "attention", "without_transformer_engine", "liger_kernels", "liger_parts",
+        "compile",
+    )
+}  # fmt: skip
+"""Fields of a job that no parameter depends on, at their defaults: jobs that differ in these alone ask once."""
 
 
 @recalled(64)

@@ -25,7 +25,7 @@ def short_convolution(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     assert first is not None
     assert convolution is not None
     assert last is not None
-    x = unpadded(x, dims.rows, dims.padded)
+    x = unpadded(x, dims.rows, dims.job.padded)
     n = dims.rows * dims.hidden
     b, c, h = split(project(x, first, dims.rows), (n, n, n))
     h = mul(b, h)

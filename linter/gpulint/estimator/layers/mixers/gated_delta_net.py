@@ -81,7 +81,7 @@ def gated_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     heads, values = decays.weight.n, last.weight.n // last.out
     keys = (convolution.out - values) // 2
     at = Sizes(dims.rows, dims.batch, dims.length, heads, values // heads, _key_head(dims, values), keys)
-    x = unpadded(x, dims.rows, dims.padded)
+    x = unpadded(x, dims.rows, dims.job.padded)
     mixed, z, b, a, whole = _projected(x, modules, at)
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (dims.rows * keys, dims.rows * keys, dims.rows * values))
@@ -105,7 +105,7 @@ def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     decays, shifts = modules.require("A_log"), modules.require("dt_bias")
     tape, rows, heads, keys = tape_of(x), dims.rows, decays.weight.n, first.out
     at = Sizes(rows, dims.batch, dims.length, heads, third.out // heads, _key_head(dims, third.out), keys)
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * keys, rows * keys, rows * third.out))
@@ -122,7 +122,7 @@ def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 def _key_head(dims: LayerDims, values: int) -> int:
     """A state has heads x key head dim x value head dim elements; `values` = heads x value head dim on this rank."""
-    return dims.mixer.state // (values * dims.tensor)
+    return dims.mixer.state // (values * dims.job.parallelism.tensor)
 
 
 def _projected(x: Tensor, modules: Modules, at: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:

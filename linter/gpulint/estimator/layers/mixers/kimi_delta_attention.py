@@ -72,7 +72,7 @@ def kimi_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     convolution, rates, last = (modules.require(name) for name in ("conv1d", "b_proj", "o_proj"))
     rows, width, heads = dims.rows, third.out, rates.out
     at = Sizes(rows, dims.batch, dims.length, heads, width // heads)
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * width, rows * width, rows * width))

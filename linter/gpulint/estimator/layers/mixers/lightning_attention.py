@@ -30,7 +30,7 @@ def lightning(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     gate, last, norm = modules.leaf("output_gate"), modules.leaf("out_proj"), modules.leaf("self_attn.norm")
     assert gate is not None
     assert last is not None
-    mixed = unpadded(activation(dims.activation)(project(x, modules.need("qkv"), rows)), rows, dims.padded)
+    mixed = unpadded(activation(dims.activation)(project(x, modules.need("qkv"), rows)), rows, dims.job.padded)
     width = mixed.n // 3
     q, k, v = split(mixed, (width, width, width))
     q, k, v = relayout(q), relayout(k), relayout(v)

@@ -39,7 +39,7 @@ def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     names = ("in_proj", "conv1d", "x_proj", "dt_proj", "out_proj", "A_log", "D")
     first, convolution, small, steps, last, decays, skip = (_need(modules, name) for name in names)
     tape, rows, e = tape_of(x), dims.rows, x.e
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     projected = project(x, first, rows)
     inner = last.weight.n // last.out
     factor = scale(unary(to(leaf(tape, decays.weight), 4), save_input=False, save_output=True))
@@ -47,7 +47,7 @@ def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
         return project(fused(projected, rows * inner), last, rows)
     h, gate = split(projected, (rows * inner, rows * inner))
     h = causal_convolution(h, convolution, dims)
-    h = unpadded(h, rows, dims.padded)
+    h = unpadded(h, rows, dims.job.padded)
     state = decays.weight.n // inner
     rank = small.out - 2 * state
     parameters = project(_laid_out(h, dims), small, rows)

@@ -85,7 +85,7 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     tape, e = tape_of(x), x.e
     at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = dims.arch.mixer == "mamba2_scaled"
-    x = unpadded(x, dims.rows, dims.padded)
+    x = unpadded(x, dims.rows, dims.job.padded)
     projected = project(scale(x) if scaled else x, first, dims.rows)
     if scaled:
         projected = scale(projected)
@@ -95,7 +95,7 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
         return project(y, last, dims.rows)
     gate, mixed, dt = split(projected, (at.rows * at.inner, at.rows * convolution.out, at.rows * at.heads))
     mixed = causal_convolution(mixed, convolution, dims)
-    mixed = unpadded(mixed, dims.rows, dims.padded)
+    mixed = unpadded(mixed, dims.rows, dims.job.padded)
     shared = at.rows * at.groups * at.state
     h, b, c = split(mixed, (at.rows * at.inner, shared, shared))
     y = scan(h, dt, factor, b, c, modules, at)
