@@ -1,8 +1,8 @@
 """Reading one architecture table without reading the others.
 
 `architectures.jsonl` holds one table a line, each line starting with its model type; the line is found by a bytes
-search and only that line is parsed. `aliases.json` names the table of model types that have none of their own, and the family of those whose code is
-another's.
+search and only that line is parsed. `aliases.json` names the table of model types that have none of their own, and
+the family of those whose code is another's.
 """
 
 from __future__ import annotations
