@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..upstream.transformers import CACHE_TUPLES
 from . import budget
 from .activations import computing, unread
 from .forward.hidden_states import hidden_states
@@ -152,7 +153,7 @@ def scored(
 def _kept(dims: LayerDims, found: list[Tensor]) -> Kept:
     """The keys and values of one layer, which may lie in one tensor."""
     size = sum({id(x.storage): x.storage.size for x in found}.values())
-    tuples = dims.autocast and dims.caches_as_tuples
+    tuples = dims.autocast and dims.stack.does(CACHE_TUPLES)
     return Kept(size, tuple(4 * x.n for x in found if x.e < 4) if tuples else ())
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.arch_spec import ArchSpec
+    from ...upstream.stack import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,6 @@ class MixerDims:
     kernels           their library's kernels take the place of the composite path
     state             elements of the largest recurrent state of a sequence, over all ranks
     groups, chunk     groups of B and C, and tokens of a chunk, of a state space
-    sums_products     generation's scan sums products that are written out, and does not contract by einsum
-    names_products    the first of those products has a name until the scan is through
     block             tokens of a block of lightning attention
     negative          beta of a delta rule may reach 2 (`linear_allow_neg_eigval`)
     bounded_decay     Kimi delta attention bounds its decays (`kda_safe_gate`)
@@ -118,8 +117,6 @@ class MixerDims:
     state: int
     groups: int
     chunk: int
-    sums_products: bool
-    names_products: bool
     block: int
     negative: bool
     bounded_decay: bool
@@ -241,6 +238,7 @@ class LayerDims:
 
     job          for what is computed just as it is stated: a size, a switch, the name of a way; what follows from that
                  and a release, a framework or the model is one of the dims
+    stack        for what a release does at one place: `dims.stack.does(row)`
     model_id     the model, for messages
     arch         how the architecture's layers are written;  block  the framework's decoder layer, "" for the arch's
     batch        sequences;  length  positions of each on this rank: context parallelism divides them
@@ -262,10 +260,10 @@ class LayerDims:
     float_residual   the residual stream is float32
     inputs_require_grad  the layers' inputs want a gradient whatever they come from
     streams, scales_output   AltUp's copies of the residual stream; whether it scales the first one
-    caches_as_tuples  keys and values are returned as tuples, which accelerate makes float32
     """
 
     job: Job
+    stack: Stack
     model_id: str
     arch: ArchSpec
     block: str
@@ -298,7 +296,6 @@ class LayerDims:
     inputs_require_grad: bool
     streams: int
     scales_output: bool
-    caches_as_tuples: bool
     attention: AttentionDims
     dropout: DropoutDims
     experts: ExpertDims

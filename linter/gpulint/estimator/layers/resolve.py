@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
 from ...models.remote import normed_head
 from ...upstream import prime_rl as upstream_prime_rl
-from ...upstream import torch, torchtitan, transformers
+from ...upstream import torch, torchtitan
 from ...upstream import unsloth as upstream_unsloth
 from ...upstream.stack import Stack
 from ...upstream.transformers_models import REPEATED_KEYS
@@ -129,6 +129,7 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
     heads = _attention(facts, weights, implementation)
     return LayerDims(
         job=job,
+        stack=facts.stack,
         model_id=model.id,
         arch=arch,
         block=facts.framework.block,
@@ -161,7 +162,6 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
         inputs_require_grad=_inputs_require_grad(facts),
         streams=int(config.get("altup_num_inputs") or 4) if arch.order == "altup" else 1,
         scales_output=bool(config.get("altup_correct_scale", True)),
-        caches_as_tuples=facts.stack.does(transformers.CACHE_TUPLES),
         attention=heads,
         dropout=config_dims.dropout(arch, config, facts.framework.dropout),
         experts=_experts(facts, compiled),
@@ -237,8 +237,6 @@ def _mixer(facts: Facts) -> MixerDims:
         state=max(facts.model.shape.recurrent_states, default=0),
         groups=config_dims.first_of(config, config_dims.GROUP_FIELDS, arch.scan_groups) if scans else 0,
         chunk=config_dims.first_of(config, config_dims.CHUNK_FIELDS, arch.scan_chunk) if scans else 0,
-        sums_products=not stack.does(transformers.EINSUM_SCAN),
-        names_products=stack.does(transformers.NAMED_PRODUCT),
         block=int(config.get("block_size") or config_dims.BLOCK) if arch.mixer == "lightning" else 0,
         negative=bool(config.get("linear_allow_neg_eigval", True)),
         bounded_decay=bool(config.get("kda_safe_gate", True)),

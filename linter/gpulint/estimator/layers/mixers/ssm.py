@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....upstream.transformers import EINSUM_SCAN, NAMED_PRODUCT
 from ...adapters.linear import project
 from ...tape.indexing import cat, padded, repeat, split, window
 from ...tape.labels import labelled
@@ -106,10 +107,10 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 def _sizes(dims: LayerDims, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
     own, shared = dims.mixer, (mixed - inner) // 2
     # what trains on a release that sums products has the kernels, or no memory for many times as much
-    einsums = not (generates and own.sums_products)
+    einsums = not generates or dims.stack.does(EINSUM_SCAN)
     return Sizes(
         dims.rows, dims.batch, dims.length, heads, inner, own.groups, shared // own.groups, own.chunk, einsums,
-        own.names_products,
+        dims.stack.does(NAMED_PRODUCT),
     )  # fmt: skip
 
 
