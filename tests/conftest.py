@@ -41,6 +41,14 @@ def pytest_unconfigure(config):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """The tests of a file stay in one process, so that what they share is made once; `-n` alone would scatter them."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of published figures and corpus files beside the checkout; tests that need it skip without it."""
