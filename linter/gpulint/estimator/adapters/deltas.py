@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide
 from ..tape.ops import add, copied, dropout, leaf, mul, scale, sub, to
@@ -159,5 +160,4 @@ def combined(
         tape.scratch(behind * n)
         return tuple(tape.new(size, width) for size, width in sizes)
 
-    y.node = tape.node(inputs, back)
-    return y
+    return made(y, tape.node(inputs, back))

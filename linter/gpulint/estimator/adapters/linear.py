@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, contiguous, dropout, leaf, mul, scale, to
@@ -99,5 +100,4 @@ def merged(layer: Linear, tape: Tape, e: int) -> Tensor | Parameter:
     def back(_: Tensor, _kept: object = (first, second)) -> tuple[Tensor, Tensor]:
         return tape.new(sizes[0], e), tape.new(sizes[1], e)
 
-    y.node = tape.node((first, second), back)
-    return y
+    return made(y, tape.node((first, second), back))

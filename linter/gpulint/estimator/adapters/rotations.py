@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_parts import rotation_blocks
 from ...models.adapter_types import number, option
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide, matmul
 from ..tape.matmuls import product as multiplied
@@ -78,8 +79,7 @@ def _summed(total: Tensor, term: Tensor) -> Tensor:
     """total += 2 term: the term's gradient is a new tensor."""
     tape, n, e = tape_of(total), term.n, term.e
     y = Tensor(total.storage, n, e, view=True)
-    y.node = tape.node((total, term), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((total, term), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e))
 
 
 def solved(skew: Tensor) -> Tensor:
@@ -95,8 +95,7 @@ def solved(skew: Tensor) -> Tensor:
         tape.scratch(e * n)
         return left, right
 
-    y.node = tape.node((first, second), back)
-    return y
+    return made(y, tape.node((first, second), back))
 
 
 def add_identity(x: Tensor) -> Tensor:
@@ -165,5 +164,4 @@ def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     del doubled
     outer = multiplied(first, column, n)
     y = tape.new(n, e)
-    y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((matrix, outer), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of, number, option
+from ..tape.backward import fresh, made
 from ..tape.indexing import gather, split, topk
 from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
@@ -61,8 +62,7 @@ def _over(x: Tensor, count: Parameter) -> Tensor:
         tape.scratch(3 * e * n)
         return left, tape.new(count.n, count.e)
 
-    y.node = tape.node((x, count), back)
-    return y
+    return made(y, tape.node((x, count), back))
 
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -135,8 +135,7 @@ def _norm(weight: Parameter, n: int, tape: Tape) -> Tensor:
         del scaled
         return (result,)
 
-    y.node = tape.node((weight,), back)
-    return y
+    return made(y, tape.node((weight,), back))
 
 
 def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -169,8 +168,7 @@ def _blocks(x: Tensor, weight: Parameter, rows: int, count: int) -> Tensor:
         right = tape.new(wn, e)
         return (tape.new(n, e) if needed else None), right
 
-    y.node = tape.node((inner, w), back)
-    return y
+    return made(y, tape.node((inner, w), back))
 
 
 def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -199,17 +197,13 @@ def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _grouped(x: Tensor, n: int) -> Tensor:
     """A sum over the middle dimension to `n` elements: the gradient, expanded, is copied into x's layout."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    y.node = tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e)
-    return y
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 def _repeated(tape: Tape, weight: Parameter, n: int) -> Tensor:
     """A parameter repeated to `n` elements; backward sums the repeats."""
     y = tape.new(n, weight.e)
-    y.node = tape.node((weight,), lambda _: (tape.new(weight.n, weight.e),), saves=0)
-    return y
+    return made(y, tape.node((weight,), lambda _: (tape.new(weight.n, weight.e),), saves=0))
 
 
 def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -268,8 +262,7 @@ def _scaled_base(first: Parameter, second: Parameter, n: int, tape: Tape) -> Ten
         tape.scratch(2 * first.e * n)
         return tape.new(first.n, first.e), tape.new(second.n, first.e)
 
-    y.node = tape.node((first, second), back)
-    return y
+    return made(y, tape.node((first, second), back))
 
 
 def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -322,8 +315,7 @@ def _swapped(x: Tensor) -> Tensor:
         del first
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0)
-    return y
+    return made(y, tape.node((x,), back, saves=0))
 
 
 def _wide(x: Tensor, layer: Linear) -> Tensor:

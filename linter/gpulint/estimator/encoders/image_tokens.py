@@ -14,10 +14,11 @@ from ..layers.attention.heads import Heads
 from ..layers.attention.kernels import attend
 from ..layers.attention.rope import Table, rotated
 from ..layers.norms import NORMS
+from ..tape.backward import made
 from ..tape.indexing import cat, gather, split
 from ..tape.labels import labelled
 from ..tape.matmuls import product
-from ..tape.ops import add, made, masked, mul, scale, shift, to
+from ..tape.ops import add, masked, mul, scale, shift, to
 from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .vision_encoder import Features, VisionEncoder

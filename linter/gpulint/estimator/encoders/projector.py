@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.norms import NORMS
+from ..tape.backward import fresh, made
 from ..tape.indexing import cat, expand, gather, resized, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
-from ..tape.ops import contiguous, copied, leaf, made, mul, relayout, to
+from ..tape.ops import contiguous, copied, leaf, mul, relayout, to
 from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
 from .image_tokens import ImageTokens, image_token_projector
@@ -139,9 +140,7 @@ def gemma3(layers: VisionEncoder, found: Features) -> Tensor:
     """Gemma 3: patches laid out as pictures, averaged, normed and multiplied with a matrix."""
     tape, rows = tape_of(found.read), layers.vision.token_rows
     laid = contiguous(found.read)
-    n, was, e = laid.n // layers.rows * rows, laid.n, laid.e
-    kept = laid.storage
-    pooled = made(tape.new(n, e), tape.node((laid,), lambda _, _kept=kept: (tape.new(was, e),)))
+    pooled = fresh(tape.new(laid.n // layers.rows * rows, laid.e), laid, laid.storage)
     h = NORMS["gemma"](pooled, layers.outside.require("mm_soft_emb_norm"), rows)
     return linear(h, layers.outside.require("mm_input_projection_weight").weight, rows)
 

@@ -14,9 +14,10 @@ from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.mixers.convolution import convolve, convolved
 from ..layers.norms import NORMS
+from ..tape.backward import made
 from ..tape.indexing import window
 from ..tape.labels import labelled
-from ..tape.ops import add, dropout, leaf, made, needs_gradient
+from ..tape.ops import add, dropout, leaf, needs_gradient
 from ..tape.tape import tape_of
 
 if TYPE_CHECKING:

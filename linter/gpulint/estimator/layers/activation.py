@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
 from ..tape.tape import tape_of
@@ -63,8 +64,7 @@ def gelu_bloom(x: Tensor) -> Tensor:
         tape.scratch(4 * n * e)
         return (tape.new(n, e),)
 
-    y.node = tape.node((x,), back)
-    return y
+    return made(y, tape.node((x,), back))
 
 
 XIELU = "xielu"
@@ -102,8 +102,7 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:
         return tape.new(n, e), tape.new(n, e)
 
-    y.node = tape.node((a, b), back)
-    return y
+    return made(y, tape.node((a, b), back))
 
 
 @labelled(part="vision tower")

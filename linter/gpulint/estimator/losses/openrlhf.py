@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..inputs.objectives import PAIRED, UNPAIRED
+from ..tape.backward import fresh
 from ..tape.ops import to
 from .output_head import head
 
@@ -30,11 +31,4 @@ def loss(h: Tensor, module: Linear, context: LossContext) -> Tensor:
     if dims.loss.objective not in PAIRED | UNPAIRED:
         state.saved_for_next_step.append(wide.storage)
     context.enter()
-    n, kept = wide.n, wide.storage
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, 4, logits=True),)
-
-    result = tape.new(dims.rows, 4)
-    result.node = tape.node((wide,), back)
-    return result
+    return fresh(tape.new(dims.rows, 4), wide, wide.storage, logits=True)

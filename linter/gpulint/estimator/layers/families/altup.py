@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...estimate import NotEstimable
+from ...tape.backward import made
 from ...tape.indexing import assigned, repeat, stack, window
 from ...tape.matmuls import product
 from ...tape.ops import (
@@ -177,8 +178,7 @@ def deviation(x: Tensor, rows: int) -> Tensor:
         del centered
         return (result,)
 
-    y.node = tape.node((x,), back)
-    return y
+    return made(y, tape.node((x,), back))
 
 
 BLOCKS: dict[str, Block] = {"altup": altup_layer}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import split, window
 from ...tape.labels import labelled
-from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
+from ...tape.ops import leaf, mul, needs_gradient, to, unpadded
 from ...tape.tape import tape_of
 from ..activation import activation
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import assigned, cat, padded, repeat, split, window
 from ...tape.matmuls import product, solve
 from ...tape.ops import (
@@ -225,8 +226,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
         del again
         return result
 
-    y.node = tape.node((q, k, v, g, beta), back)
-    return y
+    return made(y, tape.node((q, k, v, g, beta), back))
 
 
 def gated_norm(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:

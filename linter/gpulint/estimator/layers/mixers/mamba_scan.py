@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import linear, matmul
@@ -116,8 +117,7 @@ def fused(projected: Tensor, n: int) -> Tensor:
         del again, gradients
         return (result,)
 
-    y.node = tape.node((projected,), back)
-    return y
+    return made(y, tape.node((projected,), back))
 
 
 def _need(modules: Modules, name: str) -> Linear:
@@ -141,8 +141,7 @@ def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
         return (tape.new(n, e) if for_a else None, tape.new(n, e) if for_b else None)
 
-    y.node = tape.node((a, b), back)
-    return y
+    return made(y, tape.node((a, b), back))
 
 
 @labelled("outputs of all tokens")
@@ -150,5 +149,4 @@ def _stacked(parts: list[Tensor], n: int) -> Tensor:
     """torch.stack along the last dimension; the gradients are strided views of one."""
     tape, sizes = tape_of(parts[0]), [(part.n, part.e) for part in parts]
     y = tape.new(n, parts[0].e)
-    y.node = tape.node(tuple(parts), lambda _: tuple(tape.new(size, e) for size, e in sizes), saves=0)
-    return y
+    return made(y, tape.node(tuple(parts), lambda _: tuple(tape.new(size, e) for size, e in sizes), saves=0))

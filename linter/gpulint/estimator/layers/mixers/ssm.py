@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...adapters.linear import project
+from ...tape.backward import fresh, made
 from ...tape.indexing import cat, padded, repeat, split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import einsum
@@ -215,8 +216,7 @@ def masked(x: Tensor, n: int) -> Tensor:
         del whole
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=was * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=was * e))
 
 
 @labelled("running sum")
@@ -233,18 +233,13 @@ def summed_up(x: Tensor) -> Tensor:
         del total
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=n * e))
 
 
 @labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = view(x)
-    y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
-    y.slot = 0
-    return y
+    return fresh(view(x), x)
 
 
 def _gated(y: Tensor, gate: Tensor, norm: Linear | None, dims: LayerDims, at: Sizes) -> Tensor:
@@ -278,8 +273,7 @@ def fused(projected: Tensor, at: Sizes) -> Tensor:
         del again
         return (result,)
 
-    y.node = tape.node((projected,), back)
-    return y
+    return made(y, tape.node((projected,), back))
 
 
 def _states(tape: Tape, size: int) -> tuple[Tensor, Tensor]:
