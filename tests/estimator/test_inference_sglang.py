@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.sglang.estimate import request_table
 from gpulint.estimator.serving.sglang.settings import profile
 from gpulint.estimator.serving.sglang.static_share import captured_sizes

@@ -16,7 +16,7 @@ from . import budget
 from .activations import computing, unread
 from .forward.hidden_states import hidden_states
 from .forward.network import network
-from .inputs.logit_positions import logits_width, scored_positions
+from .inputs.objectives import logits_width, scored_positions
 from .layer_expansion import placed
 from .layers.state import ReplayState
 from .losses import returned

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .estimate import NotEstimable
+from .frameworks.frameworks import without_unknown
+from .states.adapter_parameters import with_adapter
+from .unmodeled import with_required
 
 if TYPE_CHECKING:
     from ..job.job import Job
@@ -44,3 +47,8 @@ def _reads_text(model: Model) -> bool:
     roles = {tensor.role for tensor in model.tensors}
     images = any(tensor.role == "vision" or "patch_" in tensor.name for tensor in model.tensors)
     return not images or ("embedding" in roles and bool(model.shape.head_dim or "q" not in roles))
+
+
+def as_run(job: Job, model: Model) -> Job:
+    """With its method's default adapter and the packages it cannot lack, without a framework that nobody knows."""
+    return with_required(with_adapter(without_unknown(job)), model)

@@ -9,9 +9,9 @@ from ..job.job import Parallelism
 from ..models.model import text_config
 from . import assumptions, uncertainty, unknowns
 from .allocator import memory_levels, runtime
-from .estimate import NOTHING, Assumption, Estimate, NotEstimable, Phase
+from .estimate import NOTHING, Assumption, Estimate, NotEstimable, Phase, capacity, verdict
+from .inputs.image_inputs import waiting
 from .inputs.objectives import objective
-from .inputs.waiting_inputs import waiting
 from .micro_step import left_by_forward, micro_step
 from .phases import STEP, evaluation, loading, marks, micro_phases, optimizer_step
 from .serving import rollout
@@ -30,7 +30,6 @@ from .states.parameters import base_dtype, elements, parameters
 from .states.stage import pipeline
 from .terms import at_least, line, tier
 from .unknowns import StageRun
-from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
     from ..hardware.gpu import Gpu

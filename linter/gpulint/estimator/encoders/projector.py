@@ -211,20 +211,13 @@ def glm4v(layers: VisionEncoder, found: Features) -> Tensor:
 
 
 PROJECTORS: dict[str, Callable[[VisionEncoder, Features], Tensor | tuple[Tensor, ...]]] = {
-    "merger": merger,
-    "llava": llava,
-    "any_resolution": any_resolution,
-    "connector": connector,
-    "soft": image_token_projector,
-    "halved": halved,
-    "unshuffled": unshuffled,
-    "gemma3": gemma3,
-    "linear": linear_alone,
-    "shuffled": shuffled,
-    "mistral3": mistral3,
-    "llama4": llama4,
-    "glm4v": glm4v,
-}
+    "soft": image_token_projector, "linear": linear_alone,
+} | {
+    projector.__name__: projector
+    for projector in (
+        merger, llava, any_resolution, connector, halved, unshuffled, gemma3, shuffled, mistral3, llama4, glm4v,
+    )
+}  # fmt: skip
 
 ENCODERS: dict[str, type[VisionEncoder]] = {"soft": ImageTokens, "unshuffled": Naflex}
 """Encoders that are written otherwise than `VisionEncoder`, by the projector that reads them."""

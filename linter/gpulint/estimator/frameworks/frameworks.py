@@ -7,7 +7,6 @@ A job without a framework runs Transformers' modelling code.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
@@ -16,6 +15,8 @@ from ...upstream.stack import Stack
 
 if TYPE_CHECKING:
     from ...job.job import Job
+
+_TABLE: dict[str, dict[str, Any]] = read_table(__file__, "frameworks.json")
 
 
 class Framework(NamedTuple):
@@ -62,17 +63,12 @@ class Framework(NamedTuple):
 TRANSFORMERS = Framework(of_transformers=True)
 
 
-@cache
-def _table() -> dict[str, dict[str, Any]]:
-    return read_table(__file__, "frameworks.json")
-
-
 def framework(job: Job) -> Framework:
     """The traits of the job's framework at its release; those of Transformers where none is native."""
     stack = Stack(job)
     if not stack.native:
         return TRANSFORMERS
-    found = Framework(**_table()[job.framework or ""])
+    found = Framework(**_TABLE[job.framework or ""])
     return found._replace(
         copies_logits=stack.does(megatron.COPIES_LOGITS),
         gates_apart=stack.does(megatron.GATES_APART),

@@ -9,11 +9,9 @@ from ...models.model import text_config
 from ...upstream.stack import Stack
 from ..estimate import NotEstimable
 from ..frameworks.frameworks import framework
-from ..frameworks.modeling import arch_at
-from ..frameworks.release import REMOTE, release
+from ..frameworks.release import REMOTE, arch_at, release
 from ..inputs.image_inputs import image_inputs
-from ..inputs.objectives import objective
-from ..inputs.speech import frames, spoken
+from ..inputs.objectives import frames, objective, spoken
 
 if TYPE_CHECKING:
     from ...job.job import Job

@@ -23,9 +23,7 @@ from ..frameworks.frameworks import framework, of_transformers
 from ..frameworks.release import checkpoints, packed, reentrant
 from ..frameworks.trl import trl
 from ..inputs.image_inputs import deep_layers, vision_spec
-from ..inputs.objectives import UNPAIRED
-from ..inputs.speech import frames
-from ..inputs.virtual_tokens import lengthened
+from ..inputs.objectives import UNPAIRED, frames, lengthened
 from ..states import low_precision
 from ..states.gradients import accumulating, units_reduce
 from ..states.parameters import parameters

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
     from ..weights import ModelWeights
 
 
@@ -179,6 +179,3 @@ def deviation(x: Tensor, rows: int) -> Tensor:
         return (result,)
 
     return made(y, tape.node((x,), back))
-
-
-BLOCKS: dict[str, Block] = {"altup": altup_layer}

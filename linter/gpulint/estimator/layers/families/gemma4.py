@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...adapters.modules import Modules
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def shared_attention(x: Tensor, layer: Layer) -> Tensor:
@@ -124,6 +124,3 @@ def _share(layer: Layer, k: Tensor, v: Tensor) -> None:
     if not tape.recording:
         k, v = Tensor(k.storage, k.n, k.e), Tensor(v.storage, v.n, v.e)
     layer.shared[layer.type] = k, v
-
-
-BLOCKS: dict[str, Block] = {"shared": shared_layer}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..attention.heads import Heads
     from ..attention.rope import Table
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 PARALLEL = frozenset({"parallel", "parallel_residual", "parallel_norms", "falcon"})
 """Orders of Transformers that LitGPT's Block runs with `parallel_residual`."""
@@ -182,6 +182,3 @@ def _padded(x: Tensor, n: int, columns: int) -> Tensor:
     """`zero_pad`: index_copy into zeros; it saves its source and the int64 index of the columns."""
     tape = tape_of(x)
     return fresh(tape.new(n, x.e), x, (x.storage, tape.new(columns, 8)))
-
-
-BLOCKS: dict[str, Block] = {"litgpt": block}

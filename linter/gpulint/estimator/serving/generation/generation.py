@@ -10,7 +10,7 @@ from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT32_STATES, TUPLES
 from ... import uncertainty
 from ...allocator import allocator, runtime
-from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers
+from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers, capacity, verdict
 from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
 from ...states.parameters import base_dtype, parameters
@@ -20,7 +20,6 @@ from ...states.tensor_parallel import stages
 from ...states.weights import weights
 from ...terms import Product, largest, line, terms, tier, total
 from ...unmodeled import kernels_perhaps, mixing, with_kernels
-from ...verdict import capacity, verdict
 from ..inference_assumptions import inference_assumptions
 from ..kv_cache import cache_bytes, layer_caches
 from . import seq2seq

@@ -16,8 +16,7 @@ from ....upstream import transformers
 from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT_LOGITS, REMOTE_CODE, ROTARY_TABLES, WHOLE_LOGITS
 from ...frameworks.attention import composite
-from ...frameworks.modeling import arch_at
-from ...frameworks.release import release
+from ...frameworks.release import arch_at, release
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
 from ...terms import Product, largest

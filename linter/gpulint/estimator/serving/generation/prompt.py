@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ....job.job import Parallelism
 from ....upstream import transformers
 from ....upstream.stack import Stack
-from ...bounds import tower, tower_outputs
 from ...estimate import Assumption
 from ...forward.embedding_stage import embedding_stage
 from ...forward.encoder_decoder import encoded
@@ -21,7 +20,7 @@ from ...peak_candidate import SOURCE
 from ...states.quantization import effective_quantization
 from ...tape.tape import Tape
 from ...terms import Product, less, line, terms, total
-from ...unmodeled import OTHERS, derived, mixing
+from ...unmodeled import OTHERS, derived, mixing, tower, tower_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

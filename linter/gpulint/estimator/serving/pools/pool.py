@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....units import GIB
 from ...allocator import runtime
-from ...estimate import LEAST, MOST, Assumption, Estimate, KvCache, Phase, Tiers
+from ...estimate import LEAST, MOST, Assumption, Estimate, KvCache, Phase, Tiers, capacity, verdict
 from ...states.parameters import base_dtype, parameters
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import attention_tensor
 from ...states.weights import weights
 from ...terms import Product, Term, less, line, terms, tier, total
-from ...verdict import capacity, verdict
 from ..generation.stored_cache import cache_dtype
 from ..kv_cache import (
     bytes_per_token,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ....source.tables import read_table
@@ -22,11 +21,13 @@ if TYPE_CHECKING:
     from ....models.model import Model
     from .pool import Rank
 
+_TABLE = read_table(__file__, "pools.json")
+
 
 def engine_name(engine: str) -> str | None:
     """The engine of `pools.json` that a spelling means; None for one that is not in it."""
-    name = _table()["spellings"].get(engine.lower(), engine.lower())
-    return name if name in _table()["engines"] else None
+    name = _TABLE["spellings"].get(engine.lower(), engine.lower())
+    return name if name in _TABLE["engines"] else None
 
 
 def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estimate:
@@ -139,10 +140,5 @@ def _refusal(held: Rank, pool: int, least: int) -> str | None:
 
 def _profile(engine: str, version: str | None) -> dict[str, Any]:
     """The engine's row, with what differed in an older version."""
-    row: dict[str, Any] = _table()["engines"][engine]
+    row: dict[str, Any] = _TABLE["engines"][engine]
     return {**row, **next(iter(at_release(row.get("former", ()), version)), {})}
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "pools.json")

@@ -18,11 +18,9 @@ from ..vllm.memory_budget import AVAILABLE
 from ..vllm.rank_memory import RESIDUAL_MARGIN, serving_dtype
 from ..vllm.rotary import rotary_products
 from ..vllm.settings import graphs
-from .cache import token_bytes
+from .cache import SOURCE, added, caches_no_token, hybrid, ratio, request_bytes, set_aside, token_bytes
 from .settings import profile, share
-from .states import caches_no_token, hybrid, ratio, request_bytes, set_aside
 from .static_share import captured_sizes
-from .weights import SOURCE, added
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu

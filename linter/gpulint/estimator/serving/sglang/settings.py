@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....source.tables import read_table
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Job
     from ....models.model import Model
+
+_TABLE = read_table(__file__, "sglang.json")
 
 
 class Share(NamedTuple):
@@ -101,11 +102,6 @@ def _beside_tower(row: dict[str, Any], model: Model, stated: bool) -> float:
 def profile(version: str | None) -> dict[str, Any]:
     """What holds for a version (`sglang.json`): each row up to it replaces what it names; all for an unstated one."""
     found: dict[str, Any] = {}
-    for row in at_release(_table()["profiles"], version):
+    for row in at_release(_TABLE["profiles"], version):
         found.update(row)
     return found
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "sglang.json")

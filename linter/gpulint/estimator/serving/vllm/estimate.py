@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import GIB, bytes_text
-from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase
+from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase, capacity
 from ...terms import line, terms, total
-from ...verdict import capacity
 from ..generation.stored_cache import fp8_perhaps
 from ..inference_assumptions import inference_assumptions
 from ..kv_cache import caches_nothing

@@ -27,7 +27,6 @@ from .compile import compiling
 from .draft import draft, drafted_tokens
 from .eager import reserved_run
 from .encoders import loaded
-from .lora import lora_buffers
 from .rotary import rotary_products, tables
 from .settings import Graphs, captures_nccl, graphs, unlinked
 from .states import state_blocks, state_bytes, with_states
@@ -37,6 +36,7 @@ from .weights import (
     cached_latent,
     expanded_head,
     latent_copies,
+    lora_buffers,
     made_wider,
     padded_experts,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....models.positions import usual_positions
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
     from ....job.job import Inference, Job
     from ....models.model import Model
+
+_TABLE = read_table(__file__, "vllm.json")
 
 
 FLASHINFER = "flashinfer-python"
@@ -131,7 +132,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         utilization = row["utilization"]
         defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
     known = given.flashinfer_sampler is not None or Stack(job).runs(FLASHINFER)
-    logit, usual, second = _table()["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
+    logit, usual, second = _TABLE["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
     length_known = stated or model.shape.positions_stated
     return Settings(
         utilization=utilization,
@@ -186,7 +187,7 @@ def pools(job: Job, model: Model) -> bool:
 
 def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
     """The row of `vllm.json` for a version; the newest for an unstated one."""
-    rows: list[dict[str, Any]] = _table()["profiles"]
+    rows: list[dict[str, Any]] = _TABLE["profiles"]
     return at_release(rows, engine(version, gpu))[-1]
 
 
@@ -273,7 +274,7 @@ def unlinked(gpu: Gpu | None) -> bool:
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     """What captured graphs take: measured KiB for each layer and captured batch size."""
-    row = _table()["graphs"]
+    row = _TABLE["graphs"]
     pieces = model.shape.layers * sizes * KIB
     counts = (model.shape.layers, "layers"), (sizes, "batch sizes")
     found = Product("CUDA graphs", row["expected_kib"] * KIB, counts, source=row["source"])
@@ -331,8 +332,3 @@ def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: 
         return given.chunked_prefill
     long = max_model_len > 32768 and vllm.CHUNKS_LONG_PROMPTS.at(version)
     return bool(row["chunked_prefill"]) or long
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "vllm.json")
