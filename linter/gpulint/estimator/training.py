@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..job.job import Parallelism
 from ..models.model import text_config
 from . import assumptions, uncertainty, unknowns
 from .allocator import memory_levels, runtime
@@ -26,7 +25,7 @@ from .states.buffers import megatron, unsloth
 from .states.buffers.stable_embedding import unmade
 from .states.imbalance import unbalanced
 from .states.loading import warmed
-from .states.parameters import base_dtype, elements, parameters
+from .states.parameters import base_dtype, parameters, trainable_parameters
 from .states.stage import pipeline
 from .terms import at_least, line, tier
 from .unknowns import StageRun
@@ -154,7 +153,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         kind="training",
         model_id=model.id,
         parameters=model.parameters,
-        trainable_parameters=_trainable(job, model),
+        trainable_parameters=trainable_parameters(job, model),
         tiers=uncertainty.lowered(tiers),
         phases=tuple(phases),
         peak=peak,
@@ -199,9 +198,3 @@ def _of_experts(tiers: Tiers, stage: Stage, narrow: int, *, bounded: bool) -> Ti
     low = tier("low", (-narrow, "operands in 8 or 4 bits, which may be gone at the peak"))
     low = at_least("low", (*tiers.low, *low), 0, NOTHING) if narrow else tiers.low
     return tiers._replace(low=low, high=(*tiers.high, *high))
-
-
-def _trainable(job: Job, model: Model) -> int:
-    """Trainable parameters of the whole model, over all ranks."""
-    whole = replace(job, parallelism=Parallelism())
-    return elements(item for item in parameters(whole, model) if item.trainable or item.idle)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...job.job import Job, Loss
+from ...job.job import Job, Loss, Parallelism
 from ...models.layers import OTHER_PARTS
 from ...units import DTYPE_BYTES
 from ...upstream import unsloth
@@ -44,6 +44,12 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     float32.
     """
     return _parameters(_storing(job), model)
+
+
+def trainable_parameters(job: Job, model: Model) -> int:
+    """Elements that the optimizer updates, of the whole model over all ranks."""
+    whole = replace(job, parallelism=Parallelism())
+    return elements(item for item in parameters(whole, model) if item.trainable or item.idle)
 
 
 def _storing(job: Job) -> Job:

@@ -6,15 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ...models.llama_adapter import trains
+from ...models.lora_targets import NotAdaptable, expression
 
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model, Tensor
-
-MAX_PATTERN, MAX_QUANTIFIERS = 200, 3
-"""Bounds on patterns from a config file, so that matching a name stays cheap; beyond them a pattern is literal text."""
-
-_NESTED = re.compile(r"\([^)]*[+*}][^)]*\)[+*?{]")
 
 
 def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job, model: Model) -> tuple[int, ...] | None:
@@ -38,14 +34,8 @@ def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job, m
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Without axolotl's trailing `[start:end]` row range; literal where it is none or a costly one."""
-    head, bracket, tail = pattern.rpartition("[")
-    if bracket and re.fullmatch(r"\d*:\d*\]", tail):
-        pattern = head
-    costly = sum(pattern.count(mark) for mark in "*+{") > MAX_QUANTIFIERS or _NESTED.search(pattern)
-    if len(pattern) > MAX_PATTERN or costly:
-        return re.compile(re.escape(pattern[:MAX_PATTERN]))
+    """Literal text where it is no regular expression, or a costly one."""
     try:
-        return re.compile(pattern)
-    except re.error:
+        return expression(pattern)
+    except NotAdaptable:
         return re.compile(re.escape(pattern))
