@@ -28,7 +28,6 @@ def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     The Cayley transform of skew-symmetric blocks is a Neumann series of `num_cayley_neumann_terms`, or solved.
     """
-    assert layer.adapter is not None
     e = x.e
     wide = to(x, layer.parts["oft_R"].e)
     rotation = _cayley_of_triangles(tape_of(x), layer, x.n // rows)
@@ -40,12 +39,11 @@ def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 
 def _cayley_of_triangles(tape: Tape, layer: Linear, inputs: int) -> Tensor:
-    assert layer.adapter is not None
     weight = layer.parts["oft_R"]
-    blocks, size = rotation_blocks(layer.adapter, inputs, layer.adapter.r)
-    shared = bool(option(layer.adapter, "block_share"))
+    blocks, size = rotation_blocks(layer.settings, inputs, layer.settings.r)
+    shared = bool(option(layer.settings, "block_share"))
     n = (1 if shared else blocks) * size * size
-    result = cayley(tape, layer.adapter, weight, n, weight.e)
+    result = cayley(tape, layer.settings, weight, n, weight.e)
     return combined(tape, (result,), blocks * size * size, weight.e) if shared else result
 
 
@@ -113,7 +111,6 @@ def _batched(x: Tensor, blocks: Tensor) -> Tensor:
 
 def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The input times a butterfly rotation, put together as a whole matrix of inputs; outputs are scaled."""
-    assert layer.adapter is not None
     tape, parts = tape_of(x), layer.parts
     inputs, e = x.n // rows, x.e
     square = inputs * inputs
@@ -137,7 +134,6 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The weight times r Householder reflections, one after the other on a whole matrix of the inputs."""
-    assert layer.adapter is not None
     tape, u, e = tape_of(x), layer.parts["hra_u"], x.e
     inputs = x.n // rows
     square, rank = inputs * inputs, u.n // inputs

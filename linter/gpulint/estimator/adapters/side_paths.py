@@ -67,8 +67,7 @@ def _over(x: Tensor, count: Parameter) -> Tensor:
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Two frozen projections that all modules share, scaled by a vector behind each. PVeRA draws between them."""
-    assert layer.adapter is not None
-    parts, name = layer.parts, kind_of(layer.adapter)
+    parts, name = layer.parts, kind_of(layer.settings)
     result = _cloned(product(x, layer, rows), layer)
     e, rank = result.e, parts[f"{name}_lambda_d"].n
     wide = to(x, parts[f"{name}_lambda_b"].e)
@@ -91,16 +90,15 @@ def _drawn(both: Tensor) -> Tensor:
 
 def vblora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose rows are mixtures of the best `topk` vectors of a bank."""
-    assert layer.adapter is not None
-    tape, parts, count = tape_of(x), layer.parts, number(layer.adapter, "topk")
+    tape, parts, count = tape_of(x), layer.parts, number(layer.settings, "topk")
     result = product(x, layer, rows)
-    e, length = result.e, number(layer.adapter, "vector_length")
-    bank = Parameter(number(layer.adapter, "num_vectors") * length, parts["vblora_logits_A"].e, True)
+    e, length = result.e, number(layer.settings, "vector_length")
+    bank = Parameter(number(layer.settings, "num_vectors") * length, parts["vblora_logits_A"].e, True)
     bank.summed = True
     pair = []
     for side in "AB":
         logits = leaf(tape, parts[f"vblora_logits_{side}"])
-        chosen = count * logits.n // number(layer.adapter, "num_vectors")
+        chosen = count * logits.n // number(layer.settings, "num_vectors")
         best, index = topk(logits, chosen)
         vectors = gather(leaf(tape, bank), chosen * length, index)
         mixed = summed(mul(vectors, softmax(best, best.e, fused=True)), chosen * length // count)
@@ -140,11 +138,10 @@ def _norm(weight: Parameter, n: int, tape: Tape) -> Tensor:
 
 def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Low-rank pairs of k x k blocks: a batched product, the ranks exchanged between blocks, another product."""
-    assert layer.adapter is not None
     parts, result = layer.parts, product(x, layer, rows)
     e = result.e
     wide = to(x, parts["gralora_A"].e)
-    count = max(1, number(layer.adapter, "gralora_k"))
+    count = max(1, number(layer.settings, "gralora_k"))
     first = _blocks(dropout(wide, layer.dropout), parts["gralora_A"], rows, count)
     second = _blocks(copied(first), parts["gralora_B"], rows, count)
     branch = scale(to(copied(second), e))
@@ -173,16 +170,15 @@ def _blocks(x: Tensor, weight: Parameter, rows: int, count: int) -> Tensor:
 
 def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The inputs summed in groups of r times one block; `bat` puts a new weight together."""
-    assert layer.adapter is not None
     tape, block = tape_of(x), layer.parts["miss_block"]
-    form = option(layer.adapter, "init_weights")
+    form = option(layer.settings, "init_weights")
     if form == "bat":
         from .deltas import bat
 
         return bat(x, layer, rows)
     result = _cloned(product(x, layer, rows), layer)
     e = result.e
-    rank = block.n // (number(layer.adapter, "mini_r") if form == "mini" else result.n // rows)
+    rank = block.n // (number(layer.settings, "mini_r") if form == "mini" else result.n // rows)
     wide = dropout(to(x, block.e), layer.dropout)
     sums = _grouped(wide, rows * rank)
     if form == "mini":
@@ -285,12 +281,11 @@ def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def road(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Pairs of outputs turned: the output times one vector and its half-swapped copy times another, in float32."""
-    assert layer.adapter is not None
     tape = tape_of(x)
     result = product(x, layer, rows)
     e = result.e
     angle, length = (leaf(tape, layer.parts[name]) for name in ("road_theta", "road_alpha"))
-    if str(option(layer.adapter, "variant")) == "road_1":
+    if str(option(layer.settings, "variant")) == "road_1":
         angle, length = copied(angle), copied(length)
     columns = [mul(length, unary(angle)) for _ in range(2)]
     wide = to(result, angle.e)

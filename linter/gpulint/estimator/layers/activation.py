@@ -73,9 +73,7 @@ XIELU = "xielu"
 
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     """xIELU in Python, with two trained numbers (Apertus, `_xielu_python`); autocast runs expm1 in float32."""
-    positive, negative = modules.leaf("alpha_p"), modules.leaf("alpha_n")
-    assert positive is not None
-    assert negative is not None
+    positive, negative = modules.require("alpha_p"), modules.require("alpha_n")
 
     def _expm1(x: Tensor, wide: int) -> Tensor:
         return unary(to(bounded(x), wide), save_input=False, save_output=True)

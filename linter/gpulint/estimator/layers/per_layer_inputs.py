@@ -29,8 +29,7 @@ def layer_inputs(embeds: Tensor, tokens: Tensor, outside: Modules, dims: LayerDi
     projection = outside.require("per_layer_model_projection")
     width = projection.out
     projected = scale(project(embeds, projection, dims.rows))
-    norm = outside.leaf("per_layer_projection_norm")
-    assert norm is not None
+    norm = outside.require("per_layer_projection_norm")
     projected = unreplaced_norm(projected, norm, dims.rows * width // norm.weight.n, dims)
     return scale(add(projected, tokens))
 

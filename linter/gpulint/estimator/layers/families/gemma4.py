@@ -105,9 +105,7 @@ def _with_experts(h: Tensor, residual: Tensor, modules: Modules, dims: LayerDims
 def _route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """A norm without weight, a trained scale for every feature and, in the end, for every expert."""
     tape = tape_of(x)
-    factors, expert_factors = modules.leaf("router.scale"), modules.leaf("router.per_expert_scale")
-    assert factors is not None
-    assert expert_factors is not None
+    factors, expert_factors = modules.require("router.scale"), modules.require("router.per_expert_scale")
     h = NORMS[dims.arch.norm](x, None, dims.rows)
     h = scale(mul(h, factors.weight))
     logits = project(h, modules.need("router"), dims.rows)

@@ -38,7 +38,7 @@ def turns_of(dims: LayerDims) -> int:
 def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projection to x and gate, a short convolution, dt, B and C from x, the scan, the gate and the last projection."""
     names = ("in_proj", "conv1d", "x_proj", "dt_proj", "out_proj", "A_log", "D")
-    first, convolution, small, steps, last, decays, skip = (_need(modules, name) for name in names)
+    first, convolution, small, steps, last, decays, skip = (modules.require(name) for name in names)
     tape, rows, e = tape_of(x), dims.rows, x.e
     x = unpadded(x, rows, dims.padded)
     projected = project(x, first, rows)
@@ -118,12 +118,6 @@ def fused(projected: Tensor, n: int) -> Tensor:
         return (result,)
 
     return made(y, tape.node((projected,), back))
-
-
-def _need(modules: Modules, name: str) -> Linear:
-    found = modules.leaf(name)
-    assert found is not None
-    return found
 
 
 def _laid_out(x: Tensor, dims: LayerDims) -> Tensor:

@@ -77,12 +77,8 @@ class Sizes(NamedTuple):
 
 def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """One projection to gate, x, B, C and dt; a short convolution; the scan; a gated norm; the last projection."""
-    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv1d"), modules.leaf("out_proj")
-    decays = modules.leaf("A_log")
-    assert first is not None
-    assert convolution is not None
-    assert last is not None
-    assert decays is not None
+    first, convolution, last = modules.require("in_proj"), modules.require("conv1d"), modules.require("out_proj")
+    decays = modules.require("A_log")
     tape, e = tape_of(x), x.e
     at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = dims.arch.mixer == "mamba2_scaled"
@@ -123,9 +119,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
     tape = tape_of(h)
-    bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
-    assert bias is not None
-    assert skip is not None
+    bias, skip = modules.require("dt_bias"), modules.require("D")
     step = add(dt, to(leaf(tape, bias.weight), dt.e))
     step = unary(to(step, 4) if tape.autocast else step)
     step = clamp(step)

@@ -56,8 +56,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     Encoder-decoders are in seq2seq.py. Batch, prompt or answer length that nobody states are taken as 1, 1
     and 0: a lower bound, whose verdict is at most `exceeds`.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
     found, element = parameters(job, model), compute_bytes(job, model)
@@ -313,8 +312,7 @@ def _tiers(overhead: runtime.Overhead, peak: Phase, recycled: int, bounded: bool
 
 
 def _unstated(job: Job) -> list[Assumption]:
-    given = job.inference
-    assert given is not None
+    given = job.serving
     found = []
     for name, taken in (("batch_size", 1), ("prompt_length", 1), ("new_tokens", 0)):
         if getattr(given, name) is None:

@@ -22,8 +22,7 @@ def cache_dtype(job: Job, model: Model) -> str | None:
     which can be 8-bit floats alone. 4-bit schemes are left at `auto`, and so is SGLang's sparse attention, whose dtype
     is set before (srt/server_args.py `_set_default_nsa_kv_cache_dtype`).
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     dtype = given.kv_cache_dtype
     config = stated_quantization(model)
     if given.engine == "sglang" and model.shape.index_head_dim:
@@ -42,8 +41,7 @@ def fp8_perhaps(job: Job, model: Model) -> bool:
 
     Those that Model Optimizer writes state it as a rule, those of llm-compressor as a rule do not.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     if (given.kv_cache_dtype or "auto").lower() != "auto" or stored_quantization(model) is not None:
         return False
     named = named_quantization(job, model)

@@ -72,8 +72,7 @@ class Rank(NamedTuple):
 
 def rank(job: Job, model: Model, gpu: Gpu | None, tokens: int, requests: int) -> Rank:
     """The rank that holds most. Logits: 16 bits and a float32 copy for each request."""
-    given, plan = job.inference, job.parallelism
-    assert given is not None
+    given, plan = job.serving, job.parallelism
     found = tuple(item for item in parameters(job, model) if item.part in ("base", "buffer"))
     dtype = base_dtype(job, model)
     element = max(2.0, dtype_bytes(dtype))

@@ -48,8 +48,7 @@ def estimate_pool(job: Job, model: Model, gpu: Gpu | None, engine: str) -> Estim
     that the cache cannot hold the tokens of the step. `low` and `high` of the cache are by what may lie outside torch
     (NCCL nothing at the least: it may keep its buffers in main memory) and by what a card of that name may have.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     version = given.version or job.versions.get(engine)
     row = _profile(engine, version)
     asked = {

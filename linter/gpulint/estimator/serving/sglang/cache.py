@@ -36,8 +36,6 @@ def token_bytes(job: Job, model: Model, gpu: Gpu | None, row: dict[str, Any]) ->
     Source: sglang 0.5.23 srt/model_executor/pool_configurator.py; 0.5.10 srt/server_args.py (DeepSeek DSA);
     srt/models/gemma4_causal.py, gemma3n_causal.py (`RadixAttention` of `kv_shared_layer_index`).
     """
-    given = job.inference
-    assert given is not None
     dtype = cache_dtype(job, model)
     blackwell = gpu is not None and (gpu.compute_capability or 0) >= 10
     if model.shape.index_head_dim and row.get("sparse_fp8") and blackwell and dtype in (None, "auto"):

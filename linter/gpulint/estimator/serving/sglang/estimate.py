@@ -57,8 +57,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     version = given.version or job.versions.get(sglang.NAME) or sglang.NEWEST
     job = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
     chosen = share(job, model, gpu)

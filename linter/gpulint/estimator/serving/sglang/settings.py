@@ -36,8 +36,7 @@ def share(job: Job, model: Model, gpu: Gpu | None) -> Share:
     they halved it. An unknown card gets 0.88 and 4,096 tokens, as where SGLang cannot ask for its size. What AITER
     computes is given room that a stated share counts too.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     version = given.version or job.versions.get("sglang")
     row = profile(version)
     total = gpu.total / MIB if gpu is not None else None

@@ -74,8 +74,7 @@ def captured_sizes(row: dict[str, Any], job: Job, model: Model, total: float, ch
 
     Source: sglang 0.5.11 and 0.5.18 srt/server_args.py `_generate_cuda_graph_batch_sizes`.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     prefill = prefill_sizes(_largest_step(job, chunk)) if _captures_prefill(row, job, model) else 0
     if given.enforce_eager:
         return prefill
@@ -89,8 +88,7 @@ def captured_sizes(row: dict[str, Any], job: Job, model: Model, total: float, ch
 
 
 def _largest_batch(row: dict[str, Any], job: Job, total: float) -> float:
-    given = job.inference
-    assert given is not None
+    given = job.serving
     batch = below(row["graphs"], total)[1 if job.parallelism.tensor < 4 else 2]
     if given.cudagraph_capture_sizes:
         return max(given.cudagraph_capture_sizes)
@@ -101,8 +99,7 @@ def _largest_batch(row: dict[str, Any], job: Job, total: float) -> float:
 
 def _decode_graphs(row: dict[str, Any], job: Job, total: float) -> float:
     """MiB for the graphs of decoding, and for the padding of data parallel attention."""
-    given = job.inference
-    assert given is not None
+    given = job.serving
     batch = _largest_batch(row, job, total)
     groups = attention_groups(job)
     padding = batch * groups * (4.5 if batch > _LARGE_GRAPHS else 3) if groups > 1 else 0
@@ -111,8 +108,7 @@ def _decode_graphs(row: dict[str, Any], job: Job, total: float) -> float:
 
 def _captures_prefill(row: dict[str, Any], job: Job, model: Model) -> bool:
     """Whether prefill steps are captured; a few model types that SGLang never captures are not told apart."""
-    given = job.inference
-    assert given is not None
+    given = job.serving
     holds = {
         "speculation": bool(given.speculative_algorithm),
         "groups": attention_groups(job) > 1,

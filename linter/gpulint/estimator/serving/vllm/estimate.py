@@ -50,8 +50,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     chosen = settings(job, model, gpu)
     if chosen is None:
         raise NotEstimable(f"no max_model_len is set and {model.id} does not state its longest sequence")
-    given = job.inference
-    assert given is not None
+    given = job.serving
     memory = rank_memory(job, model, gpu, chosen)
     available = available_kv_cache_memory(memory, gpu, given.kv_cache_memory_bytes)
     refusal, outcome = _outcome(memory, gpu, available, given, nccl=captures_nccl(job, gpu))

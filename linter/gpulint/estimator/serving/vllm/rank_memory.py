@@ -218,8 +218,7 @@ class RankMemory(NamedTuple):
 
 def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> RankMemory:
     """What one rank of a job holds."""
-    given = job.inference
-    assert given is not None
+    given = job.serving
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
     own = ("base", "buffer")

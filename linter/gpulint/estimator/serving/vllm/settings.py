@@ -99,8 +99,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens. In the
     mode `throughput` both defaults are twice as large (`performance_mode`, 0.22).
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     row = profile(given.version or job.versions.get("vllm"), gpu)
     defaulted = []
     max_model_len = given.max_model_len
