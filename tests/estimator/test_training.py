@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpulint.estimator import training
 from gpulint.estimator.estimate import COMPONENTS, NotEstimable
 from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.micro_step import MicroStep
 from gpulint.estimator.peak_candidate import PeakCandidate
+from gpulint.estimator.phases import MicroStep
 from gpulint.hardware.gpu import Gpu
 from gpulint.job.job import (
     Evaluation,

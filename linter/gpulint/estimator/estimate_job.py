@@ -94,7 +94,7 @@ def estimate_inference(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
         from .serving.sglang.estimate import estimate_sglang
 
         return estimate_sglang(job, model, gpu)
-    from .serving.pools.pools import engine_name, estimate_pool
+    from .serving.pools.pool import engine_name, estimate_pool
 
     pooled = engine_name(engine)
     if pooled is not None:

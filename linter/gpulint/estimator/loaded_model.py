@@ -33,11 +33,10 @@ def loaded_model(job: Job, model: Model) -> Model:
 def _as_loaded(job: Job, model: Model) -> Model:
     """The model as the stated release of Transformers loads it, where Transformers does."""
     from ..models.stored import as_loaded
-    from .frameworks import prime_rl
-    from .frameworks.frameworks import of_transformers
+    from .frameworks.frameworks import of_transformers, runs_own_model
 
     serves = job.inference is not None and job.inference.engine != "transformers"
-    if serves or not of_transformers(job) or prime_rl.own(job, model.model_type):
+    if serves or not of_transformers(job) or runs_own_model(job, model.model_type):
         return model
     return as_loaded(model, job.versions.get("transformers"))
 

@@ -11,8 +11,8 @@ from ..upstream import megatron
 from ..upstream.stack import Stack
 from .adapters.lora_kernels import parts
 from .estimate import Assumption
-from .frameworks import kernels as kernel_packages
 from .frameworks.attention import FUSED_LAYERS
+from .frameworks.frameworks import ACTIVATION_PACKAGES, MIXER_PACKAGES
 from .inputs.image_inputs import vision_spec
 from .states.parameters import base_dtype
 
@@ -136,7 +136,7 @@ def mixing(model: Model) -> str:
 def kernels(model: Model) -> str | None:
     """The package whose kernels the model's mixers or its activation function would use."""
     found = arch_spec(model.model_type, text_config(model.config), model.shape.norm)
-    return kernel_packages.MIXERS.get(found.mixer) or kernel_packages.ACTIVATIONS.get(found.activation)
+    return MIXER_PACKAGES.get(found.mixer) or ACTIVATION_PACKAGES.get(found.activation)
 
 
 DISTRIBUTIONS = 16

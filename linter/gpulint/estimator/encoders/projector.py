@@ -18,8 +18,7 @@ from ..tape.matmuls import linear
 from ..tape.ops import contiguous, copied, leaf, mul, relayout, to
 from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
-from .image_tokens import ImageTokens, image_token_projector
-from .naflex import Naflex, unshuffled
+from .image_tokens import ImageTokens, Naflex, image_token_projector, unshuffled
 from .vision_encoder import VisionEncoder
 
 if TYPE_CHECKING:

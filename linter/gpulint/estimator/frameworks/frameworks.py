@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
 from ...upstream import megatron, torchtune
+from ...upstream.prime_rl import OWN_MODELS
 from ...upstream.stack import Stack
 
 if TYPE_CHECKING:
     from ...job.job import Job
+
 
 _TABLE: dict[str, dict[str, Any]] = read_table(__file__, "frameworks.json")
 
@@ -84,3 +86,21 @@ def of_transformers(job: Job) -> bool:
 def without_unknown(job: Job) -> Job:
     """The job without a framework that nobody knows: what runs is Transformers' models and training loop."""
     return replace(job, framework=None) if job.framework and not Stack(job).framework else job
+
+
+MIXER_PACKAGES = {
+    "delta": "flash-linear-attention",
+    "kimi_delta": "flash-linear-attention",
+    "mamba": "mamba-ssm",
+    "mamba2": "mamba-ssm",
+    "mamba2_scaled": "mamba-ssm",
+}
+"""By the mixer of layers that do not attend (`mixer.MIXERS`)."""
+
+ACTIVATION_PACKAGES = {"xielu": "xielu"}
+"""By the activation function (transformers 5.23 activations.py XIELUActivation)."""
+
+
+def runs_own_model(job: Job, model_type: str) -> bool:
+    """Whether prime-rl runs its own code of a model (`impl` auto) and not that of Transformers."""
+    return Stack(job).does(OWN_MODELS, model_type)

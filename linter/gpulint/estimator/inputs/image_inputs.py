@@ -14,7 +14,7 @@ from ...upstream import nemo_automodel, verl
 from ...upstream.stack import Stack
 from ...upstream.transformers import STEP_BATCHES_AT_ONCE
 from ..frameworks.frameworks import of_transformers
-from ..inputs import anyres
+from . import anyres
 
 if TYPE_CHECKING:
     from ...job.job import Job

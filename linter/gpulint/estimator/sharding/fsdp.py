@@ -14,16 +14,16 @@ from ...upstream.stack import Stack
 from ...upstream.transformers import LAYERS_RETURN_CACHE
 from ..frameworks.release import reentrant
 from ..inputs.objectives import lengthened
-from ..sharding import host
 from ..states import optimizer, storage
 from ..states.gradients import gradient_dtype, gradient_shards
 from ..states.loading import LOADING, loading
 from ..states.optimizer_step import step_terms
+from ..states.parameter import Ranks, per_node, ranks
 from ..states.parameters import allocated, base_dtype, gathered_dtype
-from ..states.ranks import Ranks, per_node, ranks
 from ..states.storage import dtype_bytes
 from ..states.weights import weights
 from ..terms import Term, line, total
+from . import host
 from .fsdp_state import FsdpState
 from .fsdp_units import Policy, prefetches, stays_replicated, units
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...upstream.deepspeed import TESTS_EVERY_DTYPE
 from ...upstream.stack import Stack
 from ..allocator.allocator import segments
-from ..sharding import host
 from ..states import optimizer
 from ..states.gradients import flat_gradients, largest_gradient
 from ..states.loading import LOADING, loading
 from ..states.optimizer_step import step_terms
+from ..states.parameter import per_node, ranks
 from ..states.parameters import allocated, elements
-from ..states.ranks import per_node, ranks
 from ..states.storage import dtype_bytes
 from ..states.weights import weights
 from ..terms import Term, line, total
+from . import host
 from .sharded_state import ShardedState
 from .zero import Copies, Partition, buffer_line, copied, in_hand, partition, step_lines
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ...job.job import Job, Zero
     from ...models.model import Model
     from ..peak_candidate import PeakCandidate
-    from ..states.parameter import Parameter
-    from ..states.ranks import Ranks
+    from ..states.parameter import Parameter, Ranks
 
 
 _STAGE3 = "deepspeed 0.19.8 runtime/zero/stage3.py"

@@ -16,9 +16,9 @@ from ..attention.attention import head_norm
 from ..attention.kernels import attend
 from ..attention.rope import rotated
 from ..experts import grouped
+from ..layer_inputs import unreplaced_norm
 from ..mlp import dense
 from ..norms import NORMS
-from ..per_layer_inputs import unreplaced_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable

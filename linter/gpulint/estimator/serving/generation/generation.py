@@ -25,12 +25,18 @@ from ..kv_cache import cache_bytes, layer_caches
 from . import seq2seq
 from .causal_masks import SOURCE as MASKS_SOURCE
 from .causal_masks import causal_masks
-from .decoding import attended, cached_heads, image_caches, stepped
-from .growing_cache import SOURCE as CACHE
-from .growing_cache import GrowingCache, views
-from .prefill import held_product, last_logits, logit_products, prefill_products, rotary_tables
+from .decoding import SOURCE as CACHE
+from .decoding import GrowingCache, attended, cached_heads, image_caches, stepped, views
+from .prefill import (
+    held_product,
+    largest_packed,
+    last_logits,
+    logit_products,
+    prefill_products,
+    rotary_tables,
+    unpacking,
+)
 from .prompt import pixels, replayable, unread_images, widest, with_images
-from .unpacking import largest_packed, unpacking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

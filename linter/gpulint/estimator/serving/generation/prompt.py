@@ -14,7 +14,7 @@ from ...forward.encoder_decoder import encoded
 from ...forward.network import encoder_decoder, one_stack
 from ...inputs.image_inputs import image_inputs
 from ...layers.decoder import DecoderLayer
-from ...layers.per_layer_inputs import slice_of
+from ...layers.layer_inputs import slice_of
 from ...layers.state import ReplayState
 from ...peak_candidate import SOURCE
 from ...states.quantization import effective_quantization

@@ -8,11 +8,10 @@ from ....upstream.serving.sglang import CACHES_NO_EMBEDDING, STATED_STATES
 from ...states.parameters import base_dtype
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import attention_tensor, fullest_stage
-from ..generation.stored_cache import cache_dtype
-from ..kv_cache import cache_bytes, layer_caches, lenders, sequence_bytes
+from ..kv_cache import cache_bytes, cache_dtype, layer_caches, lenders, sequence_bytes
 from ..vllm.states import with_states
 from ..vllm.weights import SIXTEEN_BIT, cached_latent, fused_keys
-from .static_share import attention_groups
+from .settings import attention_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

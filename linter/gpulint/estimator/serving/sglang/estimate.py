@@ -16,11 +16,10 @@ from ..vllm.blocks import SOURCE as BLOCKS_SOURCE
 from ..vllm.blocks import segment_rounding
 from ..vllm.memory_budget import AVAILABLE
 from ..vllm.rank_memory import RESIDUAL_MARGIN, serving_dtype
-from ..vllm.rotary import rotary_products
 from ..vllm.settings import graphs
+from ..vllm.weights import rotary_products
 from .cache import SOURCE, added, caches_no_token, hybrid, ratio, request_bytes, set_aside, token_bytes
-from .settings import profile, share
-from .static_share import captured_sizes
+from .settings import captured_sizes, profile, share
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from ....units import GIB, bytes_text
 from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase, capacity
 from ...terms import line, terms, total
-from ..generation.stored_cache import fp8_perhaps
 from ..inference_assumptions import inference_assumptions
-from ..kv_cache import caches_nothing
+from ..kv_cache import caches_nothing, fp8_perhaps
 from .activations import encoder_bytes
 from .draft import draft_model, is_head, is_prediction, predicts
 from .items import items

@@ -15,20 +15,15 @@ from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import expert_tensor
 from ...states.weights import weights
 from ...terms import Product, line, terms, total
-from ..generation.stored_cache import cache_dtype, fp8_perhaps
-from ..kv_cache import cache_bytes, layer_caches, token_products
+from ..kv_cache import cache_bytes, cache_dtype, fp8_perhaps, layer_caches, token_products
 from ..layer_cache import LayerCache
 from ..pools.compressed_cache import compressed_pool, compresses
 from ..pools.paged_cache import paged_cache
-from .activations import profile_run
+from .activations import compiling, profile_run, reserved_run
 from .blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
 from .blocks import SOURCE as BLOCKS_SOURCE
-from .compile import compiling
 from .draft import draft, drafted_tokens
-from .eager import reserved_run
-from .encoders import loaded
-from .rotary import rotary_products, tables
-from .settings import Graphs, captures_nccl, graphs, unlinked
+from .settings import Graphs, captures_nccl, graphs, loaded, unlinked
 from .states import state_blocks, state_bytes, with_states
 from .weights import (
     PADDING_SOURCE,
@@ -39,6 +34,8 @@ from .weights import (
     lora_buffers,
     made_wider,
     padded_experts,
+    rotary_products,
+    tables,
 )
 
 if TYPE_CHECKING:

@@ -9,15 +9,19 @@ from ....source.tables import read_table
 from ....units import GIB, KIB
 from ....upstream.behaviour import at_release
 from ....upstream.serving import vllm
+from ....upstream.serving.vllm import SKIPS_TOWERS
 from ....upstream.stack import Stack
 from ...states.quantization import effective_quantization
 from ...terms import Product
-from .encoders import sees
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from ....hardware.gpu import Gpu
     from ....job.job import Inference, Job
     from ....models.model import Model
+    from ...states.parameter import Parameter
+
 
 _TABLE = read_table(__file__, "vllm.json")
 
@@ -77,6 +81,13 @@ class Settings(NamedTuple):
     tries_kernels: bool
     pools: bool
     defaulted: tuple[tuple[str, str], ...]
+
+
+_OF_RELEASE = (
+    "context_in_budget", "nccl_in_budget", "checks_free", "graphs_tried", "group_ratio", "tokens_of_requests",
+    "moe_workspace", "by_driver", "sums_held",
+)  # fmt: skip
+"""Those that the release's row of `vllm.json` decides alone."""
 
 
 class Graphs(NamedTuple):
@@ -145,22 +156,13 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         block_size=given.block_size or 16,
         graph_sizes=captured_sizes(given, row, max_num_seqs),
         whole_graphs=_whole_graphs(given, row, max_num_seqs),
-        context_in_budget=row["context_in_budget"],
-        nccl_in_budget=row["nccl_in_budget"],
-        checks_free=row["checks_free"],
-        graphs_tried=row["graphs_tried"],
         graphs_in_budget=row["graphs_in_budget"] and (second is None or second["graphs"]),
         hybrid_cache=row["hybrid_cache"] and not _keeps_chunks_whole(model, given.version or job.versions.get("vllm")),
-        group_ratio=row["group_ratio"],
-        tokens_of_requests=row["tokens_of_requests"],
-        moe_workspace=row["moe_workspace"],
         sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
         sampler_source=logit[second["sampler"] if second else usual]["source"],
         sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
         sampler_most=logit[usual]["bytes"],
         state_bytes=second["states"] if second and not pools(job, model) else 0.0,
-        by_driver=row["by_driver"],
-        sums_held=row["sums_held"],
         sees=sees(job, model),
         profiles_items=not given.skip_mm_profiling,
         modalities_off=tuple(given.modalities_off or ()),
@@ -171,6 +173,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
         tries_kernels=row["tries_kernels"] and given.compiles is not False,
         pools=pools(job, model),
         defaulted=tuple(defaulted),
+        **{name: row[name] for name in _OF_RELEASE},
     )
 
 
@@ -331,3 +334,38 @@ def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: 
         return given.chunked_prefill
     long = max_model_len > 32768 and vllm.CHUNKS_LONG_PROMPTS.at(version)
     return bool(row["chunked_prefill"]) or long
+
+
+_IMAGES_ALONE = ("aya_vision", "gemma3", "llama4", "llava", "llava_next", "mistral3", "phi3_v", "pixtral")
+"""Model types whose tower reads no videos (vllm 0.20 models/*.py `_mark_tower_model(vllm_config, "image")`)."""
+
+
+def sees(job: Job, model: Model) -> bool:
+    """Whether images or videos may come, so that the vision encoder is loaded and profiled.
+
+    A tower is left out when all kinds of input that it reads are limited to none.
+    """
+    given = job.inference
+    off = (given.modalities_off if given else None) or []
+    version = (given.version if given else None) or job.versions.get("vllm")
+    videos = "video" not in off and model.model_type not in _IMAGES_ALONE
+    return not SKIPS_TOWERS.at(version) or "image" not in off or videos
+
+
+def takes_items(model: Model, off: Collection[str]) -> bool:
+    """Whether requests may bring what a model sees or hears, of the modalities that are not `off`.
+
+    A model that may get some is given embeddings in place of tokens, whatever a request brings
+    (v1/worker/gpu_model_runner.py `supports_mm_inputs`).
+    """
+    roles = {tensor.role for tensor in model.tensors}
+    seen = ("image",) if model.model_type in _IMAGES_ALONE else ("image", "video")
+    kinds = (seen if "vision" in roles else ()) + (("audio",) if "audio" in roles else ())
+    return any(kind not in off for kind in kinds)
+
+
+def loaded(found: Iterable[Parameter], job: Job, model: Model) -> tuple[Parameter, ...]:
+    """The parameters without those of the vision tower and its projector where it is left out."""
+    if sees(job, model):
+        return tuple(found)
+    return tuple(item for item in found if item.role not in ("vision", "projector"))
