@@ -181,7 +181,7 @@ def _in_flight(stage: Stage, held: Held) -> list[Term]:
     return [Term("activations", f"{count:g} x {each:,} B", size, _SCHEDULE, what)] if size else []
 
 
-_SCHEDULE = "estimator/states/schedule.py"
+_SCHEDULE = "estimator/states/stage.py"
 
 
 def _deferred(stage: Stage) -> list[Term]:

@@ -186,7 +186,7 @@ def _buffers(stage: Stage, gpu: Gpu | None, narrow: int, images: int) -> list[Te
             "Megatron's own buffers",
             "estimator/states/buffers/megatron.py",
         ),
-        (images, "images of the step's other micro batches", "estimator/inputs/waiting_inputs.py"),
+        (images, "images of the step's other micro batches", "estimator/inputs/image_inputs.py"),
     )
     return [line("buffers", size, what, source) for size, what, source in found if size]
 
