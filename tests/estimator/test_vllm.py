@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.kv_cache import layer_caches
 from gpulint.estimator.serving.layer_cache import LayerCache
 from gpulint.estimator.serving.pools.paged_cache import paged_cache

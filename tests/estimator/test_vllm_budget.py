@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.allocator.runtime import Neighbours, process_overhead
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.vllm.activations import layer_bytes, profile_run
 from gpulint.estimator.serving.vllm.memory_budget import available_kv_cache_memory
 from gpulint.estimator.serving.vllm.rank_memory import rank_memory

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..encoders.audio import audio_features
+from ..encoders.speech_frames import audio_features
 from ..layers.families.encoder_decoder import StackLayer
 from ..layers.layer_inputs import StackInputs
 from ..layers.norms import NORMS

@@ -17,15 +17,12 @@ from ...upstream.transformers_models import REPEATED_KEYS
 from ..adapters.lora_kernels import lora_kernels
 from ..adapters.modules import ModuleOptions, Packing
 from ..estimate import NotEstimable
-from ..frameworks import attention, kernels, prime_rl, unsloth
-from ..frameworks.compiling import remade_attention, traced
-from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.release import checkpoints, packed, reentrant
-from ..frameworks.trl import trl
+from ..frameworks import attention, unsloth
+from ..frameworks.attention import remade_attention, traced
+from ..frameworks.frameworks import ACTIVATION_PACKAGES, MIXER_PACKAGES, framework, of_transformers, runs_own_model
+from ..frameworks.release import checkpoints, packed, reentrant, trl
 from ..inputs.image_inputs import deep_layers, vision_spec
-from ..inputs.objectives import UNPAIRED
-from ..inputs.speech import frames
-from ..inputs.virtual_tokens import lengthened
+from ..inputs.objectives import UNPAIRED, frames, lengthened
 from ..states import low_precision
 from ..states.gradients import accumulating, units_reduce
 from ..states.parameters import parameters
@@ -33,6 +30,7 @@ from ..states.quantization import effective_quantization
 from ..states.reference import wants_gradients
 from ..tape.options import Options
 from . import config_dims
+from .config_dims import Facts, facts_of
 from .dims import (
     AttentionDims,
     CheckpointDims,
@@ -44,7 +42,6 @@ from .dims import (
     PromptDims,
     SoundDims,
 )
-from .facts import Facts, facts_of
 from .weights import ModelWeights
 
 if TYPE_CHECKING:
@@ -157,7 +154,7 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
         attends=not shape.layer_kv_heads or any(shape.layer_kv_heads),
         compiled=compiled,
         fused=attention.fused_operations(job, arch),
-        xielu_kernel=facts.stack.runs(kernels.ACTIVATIONS["xielu"]),
+        xielu_kernel=facts.stack.runs(ACTIVATION_PACKAGES["xielu"]),
         float_residual=arch.residual_float and bool(config.get("residual_in_fp32", True)),
         inputs_require_grad=_inputs_require_grad(facts),
         streams=int(config.get("altup_num_inputs") or 4) if arch.order == "altup" else 1,
@@ -222,7 +219,7 @@ def _experts(facts: Facts, compiled: bool) -> ExpertDims:
         grouped=version.grouped_experts,
         indexed=version.indexed_experts,
         copied=version.copied_experts,
-        token_choice=gated and (facts.stack.runs(torchtitan.NAME) or prime_rl.own(job, model.model_type)),
+        token_choice=gated and (facts.stack.runs(torchtitan.NAME) or runs_own_model(job, model.model_type)),
         # torchtitan compiled whole blocks before 0.2.1 (#1895)
         weighted_in_graph=compiled and facts.stack.does(torchtitan.WHOLE_BLOCKS),
         divided=job.parallelism.expert > 1,
@@ -231,7 +228,7 @@ def _experts(facts: Facts, compiled: bool) -> ExpertDims:
 
 def _mixer(facts: Facts) -> MixerDims:
     config, arch, stack = facts.config, facts.arch, facts.stack
-    scans, package = arch.mixer.startswith("mamba2"), kernels.MIXERS.get(arch.mixer)
+    scans, package = arch.mixer.startswith("mamba2"), MIXER_PACKAGES.get(arch.mixer)
     return MixerDims(
         kernels=package is not None and stack.runs(package),
         state=max(facts.model.shape.recurrent_states, default=0),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
-from ..tape.ops import dropout, made
+from ..tape.backward import made
+from ..tape.ops import dropout
 from ..tape.rows import softmax
 from ..tape.tensor import count_as_logits
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..inputs.objectives import PAIRED, TASKS, UNPAIRED
+from ..tape.backward import fresh
 from ..tape.indexing import shortened, window
 from ..tape.labels import labelled
 from ..tape.ops import contiguous, to
@@ -197,11 +198,4 @@ def _unused(h: Tensor, context: LossContext) -> None:
 @labelled("scores")
 def score(h: Tensor, dims: LayerDims, tape: Tape) -> Tensor:
     """A reward head: one number a token, of which the last is taken."""
-    n, e = h.n, h.e
-    values = tape.new(dims.rows, e)
-
-    def back(_: Tensor, _kept: object = h.storage) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    values.node = tape.node((h,), back)
-    return values
+    return fresh(tape.new(dims.rows, h.e), h, h.storage)

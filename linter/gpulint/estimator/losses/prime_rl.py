@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..tape.backward import made
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -104,8 +105,7 @@ def head(h: Tensor, weight: Parameter, rows: int, dims: LayerDims, tape: Tape) -
         return gh if h.node is not None else None, gw if weight.trainable else None
 
     loss = Tensor(results.storage, results.n, results.e, view=True)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    return made(loss, tape.node((h, weight), back))
 
 
 def _pieces(rows: int, vocabulary: int, dims: LayerDims) -> Iterator[tuple[int, int]]:

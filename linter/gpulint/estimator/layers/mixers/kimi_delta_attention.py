@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import assigned, cat, padded, split, window
 from ...tape.matmuls import product
 from ...tape.ops import (
@@ -186,8 +187,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
         del again
         return result
 
-    y.node = tape.node((q, k, v, g, beta), back)
-    return y
+    return made(y, tape.node((q, k, v, g, beta), back))
 
 
 def _gated(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....upstream.transformers import EINSUM_SCAN, NAMED_PRODUCT
 from ...adapters.linear import project
+from ...tape.backward import fresh, made
 from ...tape.indexing import cat, padded, repeat, split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import einsum
@@ -77,12 +78,8 @@ class Sizes(NamedTuple):
 
 def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """One projection to gate, x, B, C and dt; a short convolution; the scan; a gated norm; the last projection."""
-    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv1d"), modules.leaf("out_proj")
-    decays = modules.leaf("A_log")
-    assert first is not None
-    assert convolution is not None
-    assert last is not None
-    assert decays is not None
+    first, convolution, last = modules.require("in_proj"), modules.require("conv1d"), modules.require("out_proj")
+    decays = modules.require("A_log")
     tape, e = tape_of(x), x.e
     at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = dims.arch.mixer == "mamba2_scaled"
@@ -123,9 +120,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
     tape = tape_of(h)
-    bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
-    assert bias is not None
-    assert skip is not None
+    bias, skip = modules.require("dt_bias"), modules.require("D")
     step = add(dt, to(leaf(tape, bias.weight), dt.e))
     step = unary(to(step, 4) if tape.autocast else step)
     step = clamp(step)
@@ -216,8 +211,7 @@ def masked(x: Tensor, n: int) -> Tensor:
         del whole
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=was * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=was * e))
 
 
 @labelled("running sum")
@@ -234,18 +228,13 @@ def summed_up(x: Tensor) -> Tensor:
         del total
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=n * e))
 
 
 @labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = view(x)
-    y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
-    y.slot = 0
-    return y
+    return fresh(view(x), x)
 
 
 def _gated(y: Tensor, gate: Tensor, norm: Linear | None, dims: LayerDims, at: Sizes) -> Tensor:
@@ -279,8 +268,7 @@ def fused(projected: Tensor, at: Sizes) -> Tensor:
         del again
         return (result,)
 
-    y.node = tape.node((projected,), back)
-    return y
+    return made(y, tape.node((projected,), back))
 
 
 def _states(tape: Tape, size: int) -> tuple[Tensor, Tensor]:

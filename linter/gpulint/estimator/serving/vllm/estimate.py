@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import GIB, bytes_text
-from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase
+from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase, capacity
 from ...terms import line, terms, total
-from ...verdict import capacity
-from ..generation.stored_cache import fp8_perhaps
 from ..inference_assumptions import inference_assumptions
-from ..kv_cache import caches_nothing
+from ..kv_cache import caches_nothing, fp8_perhaps
 from .activations import encoder_bytes
 from .draft import draft_model, is_head, is_prediction, predicts
 from .items import items
@@ -51,8 +49,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     chosen = settings(job, model, gpu)
     if chosen is None:
         raise NotEstimable(f"no max_model_len is set and {model.id} does not state its longest sequence")
-    given = job.inference
-    assert given is not None
+    given = job.serving
     memory = rank_memory(job, model, gpu, chosen)
     available = available_kv_cache_memory(memory, gpu, given.kv_cache_memory_bytes)
     refusal, outcome = _outcome(memory, gpu, available, given, nccl=captures_nccl(job, gpu))

@@ -13,7 +13,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....upstream.serving import vllm
-from .encoders import takes_items
+from .settings import takes_items
 
 if TYPE_CHECKING:
     from ....models.model import Model

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import LEAST, MOST, Tiers
 from ...terms import Term, less, line, terms, tier, total
-from .compile import held_open
+from .activations import held_open
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu

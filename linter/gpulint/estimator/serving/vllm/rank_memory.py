@@ -15,21 +15,15 @@ from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import expert_tensor
 from ...states.weights import weights
 from ...terms import Product, line, terms, total
-from ..generation.stored_cache import cache_dtype, fp8_perhaps
-from ..kv_cache import cache_bytes, layer_caches, token_products
+from ..kv_cache import cache_bytes, cache_dtype, fp8_perhaps, layer_caches, token_products
 from ..layer_cache import LayerCache
 from ..pools.compressed_cache import compressed_pool, compresses
 from ..pools.paged_cache import paged_cache
-from .activations import profile_run
+from .activations import compiling, profile_run, reserved_run
 from .blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
 from .blocks import SOURCE as BLOCKS_SOURCE
-from .compile import compiling
 from .draft import draft, drafted_tokens
-from .eager import reserved_run
-from .encoders import loaded
-from .lora import lora_buffers
-from .rotary import rotary_products, tables
-from .settings import Graphs, captures_nccl, graphs, unlinked
+from .settings import Graphs, captures_nccl, graphs, loaded, unlinked
 from .states import state_blocks, state_bytes, with_states
 from .weights import (
     PADDING_SOURCE,
@@ -37,8 +31,11 @@ from .weights import (
     cached_latent,
     expanded_head,
     latent_copies,
+    lora_buffers,
     made_wider,
     padded_experts,
+    rotary_products,
+    tables,
 )
 
 if TYPE_CHECKING:
@@ -218,8 +215,7 @@ class RankMemory(NamedTuple):
 
 def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> RankMemory:
     """What one rank of a job holds."""
-    given = job.inference
-    assert given is not None
+    given = job.serving
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
     own = ("base", "buffer")

@@ -11,13 +11,15 @@ from ....upstream.serving import vllm
 from ....upstream.stack import Stack
 from ...states.quantization import effective_quantization
 from ...terms import Product
-from .encoders import sees
 from .profile import NO_SAMPLER, engine, profile, sampler, table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from ....hardware.gpu import Gpu
     from ....job.job import Inference, Job
     from ....models.model import Model
+    from ...states.parameter import Parameter
     from .profile import Profile, Sampler
 
 
@@ -68,9 +70,7 @@ class Settings(NamedTuple):
     @property
     def given(self) -> Inference:
         """What the job states of serving."""
-        found = self.job.inference
-        assert found is not None
-        return found
+        return self.job.serving
 
     @property
     def modalities_off(self) -> tuple[str, ...]:
@@ -98,8 +98,7 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens. In the
     mode `throughput` both defaults are twice as large (`performance_mode`, 0.22).
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     version = given.version or job.versions.get("vllm")
     row = profile(version, gpu)
     defaulted = []
@@ -155,13 +154,12 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
 
 def _of_job(row: Profile, job: Job, model: Model) -> Profile:
     """A release's profile without what it does not do for the job and its model."""
-    assert job.inference is not None
     return replace(
         row,
         graphs_in_budget=row.graphs_in_budget and (row.v2_graphs or not _on_v2_runner(row, job, model)),
         hybrid_cache=row.hybrid_cache
-        and not _keeps_chunks_whole(model, job.inference.version or job.versions.get("vllm")),
-        tries_kernels=row.tries_kernels and job.inference.compiles is not False,
+        and not _keeps_chunks_whole(model, job.serving.version or job.versions.get("vllm")),
+        tries_kernels=row.tries_kernels and job.serving.compiles is not False,
     )
 
 
@@ -313,3 +311,38 @@ def _chunks(given: Inference, row: Profile, max_model_len: int, version: str | N
         return given.chunked_prefill
     long = max_model_len > 32768 and vllm.CHUNKS_LONG_PROMPTS.at(version)
     return row.chunked_prefill or long
+
+
+_IMAGES_ALONE = ("aya_vision", "gemma3", "llama4", "llava", "llava_next", "mistral3", "phi3_v", "pixtral")
+"""Model types whose tower reads no videos (vllm 0.20 models/*.py `_mark_tower_model(vllm_config, "image")`)."""
+
+
+def sees(job: Job, model: Model) -> bool:
+    """Whether images or videos may come, so that the vision encoder is loaded and profiled.
+
+    A tower is left out when all kinds of input that it reads are limited to none.
+    """
+    given = job.inference
+    off = (given.modalities_off if given else None) or []
+    version = (given.version if given else None) or job.versions.get("vllm")
+    videos = "video" not in off and model.model_type not in _IMAGES_ALONE
+    return not vllm.SKIPS_TOWERS.at(version) or "image" not in off or videos
+
+
+def takes_items(model: Model, off: Collection[str]) -> bool:
+    """Whether requests may bring what a model sees or hears, of the modalities that are not `off`.
+
+    A model that may get some is given embeddings in place of tokens, whatever a request brings
+    (v1/worker/gpu_model_runner.py `supports_mm_inputs`).
+    """
+    roles = {tensor.role for tensor in model.tensors}
+    seen = ("image",) if model.model_type in _IMAGES_ALONE else ("image", "video")
+    kinds = (seen if "vision" in roles else ()) + (("audio",) if "audio" in roles else ())
+    return any(kind not in off for kind in kinds)
+
+
+def loaded(found: Iterable[Parameter], job: Job, model: Model) -> tuple[Parameter, ...]:
+    """The parameters without those of the vision tower and its projector where it is left out."""
+    if sees(job, model):
+        return tuple(found)
+    return tuple(item for item in found if item.role not in ("vision", "projector"))
