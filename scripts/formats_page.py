@@ -107,8 +107,8 @@ def _programs() -> Iterator[str]:
 
 def _versions() -> Iterator[str]:
     """What `upstream` and the engine profiles say of older releases."""
-    from gpulint.estimator.serving.sglang import settings as sglang_settings
-    from gpulint.estimator.serving.vllm import settings as vllm_settings
+    from gpulint.estimator.serving.sglang import profile as sglang
+    from gpulint.estimator.serving.vllm import profile as vllm
 
     yield "Defaults that affect memory and changed between releases. The newest is assumed if no version is stated by"
     yield "`[versions]` in the settings, `--set-version NAME=VERSION`, an image's tag or `pip install NAME==VERSION`."
@@ -122,22 +122,19 @@ def _versions() -> Iterator[str]:
     for (package, releases), values in told.items():
         yield _row(package, releases, ", ".join(values))
     yield _row("peft", "from 0.7 to 0.11", "adapters over unquantized 16-bit weights have their dtype, not float32")
-    sglang = json.loads((Path(sglang_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
     shares = "of mem_fraction_static, chunked_prefill_size, captured batches and pools of sliding layers"
     yield _row(
         "sglang",
         "from 0.3.0 to 0.5.23",
-        f"{len(sglang)} sets {shares} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
+        f"{1 + len(sglang.table()['profiles'])} sets {shares} (`linter/gpulint/estimator/serving/sglang/sglang.json`)",
     )
-    engines = json.loads((Path(vllm_settings.__file__).parent / "vllm.json").read_text(encoding="utf-8"))
     before = ""
-    for profile in engines["profiles"]:
-        tiers = "; ".join(
-            f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in profile["tiers"]
-        )
-        now = f"gpu_memory_utilization {profile['utilization']}; {tiers}"
+    for release in ("0", *(row["since"] for row in vllm.table()["profiles"])):
+        profile = vllm.profile(release)
+        tiers = "; ".join(f"{seqs} requests, {tokens} tokens from {gib} GiB on" for gib, seqs, tokens in profile.tiers)
+        now = f"gpu_memory_utilization {profile.utilization}; {tiers}"
         if now != before:
-            yield _row("vllm", "from the first on" if profile["since"] == "0" else f"from {profile['since']} on", now)
+            yield _row("vllm", "from the first on" if release == "0" else f"from {release} on", now)
             before = now
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,35 @@ SHARED = ROOT.parent / "shared"
 
 settings.register_profile("gpulint", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpulint")
+
+COMPILED = pytest.StashKey[str]()
+"""The folder of this run's compiled modules."""
+
+
+def pytest_configure(config):
+    """Where Python is told to write no bytecode, a run compiles each module once, not once a process that it starts.
+
+    The folder is the run's own: what was compiled of another state of the sources is never read.
+    """
+    if sys.dont_write_bytecode:
+        folder = config.stash[COMPILED] = tempfile.mkdtemp(prefix="gpulint-compiled-")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = folder
+        sys.dont_write_bytecode = False
+
+
+def pytest_unconfigure(config):
+    """The folder goes with the run."""
+    if folder := config.stash.get(COMPILED, None):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """The tests of a file stay in one process, so that what they share is made once; `-n` alone would scatter them."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpulint.estimator.allocator.runtime import process_overhead
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.serving.generation.generation import compute_bytes
-from gpulint.estimator.serving.generation.prefill import held_logits
+from gpulint.estimator.serving.generation.prefill import held_product
 from gpulint.estimator.serving.vllm.memory_budget import AVAILABLE, GRAPHS_BESIDE
 from gpulint.estimator.serving.vllm.workspace import SOURCE as WORKSPACE
 from gpulint.estimator.sharding.fsdp import fsdp_state
@@ -203,8 +203,8 @@ def _returned(job: Job) -> int:
     given = job.inference
     assert given is not None
     model = resolve(job.model)
-    held: int = held_logits(model, job, given.batch_size or 1, given.prompt_length or 1, compute_bytes(job, model))
-    return held
+    held = held_product(model, job, given.batch_size or 1, given.prompt_length or 1, compute_bytes(job, model))
+    return round(held.size)
 
 
 def _last_stage(job: Job, _: Estimate) -> float:

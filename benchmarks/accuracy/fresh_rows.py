@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,11 +49,18 @@ def rows() -> list[Row]:
     return [row for path in PATHS for row in json.loads(path.read_text(encoding="utf-8"))["rows"]]
 
 
-def cases(given: Iterable[Row] | None = None) -> tuple[list[Case], list[Excluded]]:
+@lru_cache(1)
+def all_cases() -> tuple[tuple[Case, ...], tuple[Excluded, ...]]:
+    """The rows of all rounds as `cases` has them, read once: nobody changes one."""
+    found, excluded = cases(rows())
+    return (*found,), (*excluded,)
+
+
+def cases(given: Iterable[Row]) -> tuple[list[Case], list[Excluded]]:
     """Every row as a Case, or the reason why not."""
     found: list[Case] = []
     excluded: list[Excluded] = []
-    for row in rows() if given is None else given:
+    for row in given:
         try:
             found.append(case(row))
         except Inexpressible as error:

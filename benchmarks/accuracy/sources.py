@@ -55,7 +55,7 @@ def everything() -> tuple[list[Case], list[Excluded]]:
     """The rows of all three tables, of our own search and of our own runs."""
     cases, excluded = measurements()
     more, refused = outcome_rows.cases()
-    fresh, unread = fresh_rows.cases()
+    fresh, unread = fresh_rows.all_cases()
     tests, other = megatron_rows.cases()
     found = [*cases, *gpu_rows.cases(), *oracle_cases.cases(), *more, *fresh, *tests]
     return found, [*excluded, *refused, *unread, *other]

@@ -376,7 +376,7 @@ def test_fresh_rows_say_where_they_come_from_and_what_was_first_answered():
 
 def test_no_log_is_scored_twice():
     """A pool in tokens is that of one start, to the last digit. `stated pool` rows ask another question of it."""
-    found, _ = fresh_rows.cases()
+    found, _ = fresh_rows.all_cases()
     pools = [case for case in found if case.figure == "kv_tokens" and case.measured and "stated pool" not in case.group]
     starts = Counter((case.measured, case.job.hardware.gpu, str(case.job.model)) for case in pools)
     assert len(pools) > 100
@@ -400,7 +400,7 @@ def test_what_a_refused_start_had_left_is_scored_however_far_off():
 
 
 def test_fresh_rows_are_read():
-    cases, excluded = fresh_rows.cases()
+    cases, excluded = fresh_rows.all_cases()
     unread = {row["id"] for row in fresh_rows.rows() if "reason" in row["blind"]}
     assert {row.id for row in excluded} <= unread
     assert {case.group for case in cases} == {row["group"] for row in fresh_rows.rows()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
+from gpulint.estimator.estimate import envelope
 from gpulint.estimator.scenarios import EXTREMES
-from gpulint.estimator.verdict import envelope
 from gpulint.job.job import Job
 
 BASE = {

@@ -3,7 +3,7 @@
 import pytest
 
 from gpulint.estimator.estimate_job import estimate
-from gpulint.estimator.sharding.bucket_shards import _slices, first_step
+from gpulint.estimator.sharding.streams import _slices, first_step
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job, Zero
 from gpulint.models.resolve import resolve

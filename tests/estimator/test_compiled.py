@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.activations import instants
-from gpulint.estimator.frameworks.compiling import remade_attention, traced
+from gpulint.estimator.frameworks.attention import remade_attention, traced
 from gpulint.job.job import Job, Weights
 
 

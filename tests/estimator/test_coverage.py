@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.bounds import tower
 from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.unmodeled import tower
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.peak_candidate import PeakCandidate
-from gpulint.estimator.sharding.gathering import Window, window
+from gpulint.estimator.sharding.zero3 import Window, window
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job, Parallelism, Weights, Zero
 

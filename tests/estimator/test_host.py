@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.sharding import host
-from gpulint.estimator.sharding.saving import saving
+from gpulint.estimator.sharding.host import saving
 from gpulint.estimator.states.parameters import parameters
 from gpulint.estimator.terms import total
 from gpulint.job.job import Adapter, Fsdp, Hardware, Job, Offload, Parallelism, Quantization, Weights, Zero

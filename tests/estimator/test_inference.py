@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.model import UnknownModel

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.sglang.estimate import request_table
-from gpulint.estimator.serving.sglang.settings import profile
-from gpulint.estimator.serving.sglang.static_share import captured_sizes
+from gpulint.estimator.serving.sglang.profile import profile
+from gpulint.estimator.serving.sglang.settings import captured_sizes
 from gpulint.estimator.serving.vllm.rank_memory import RESIDUAL_MARGIN
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job

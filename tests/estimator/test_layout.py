@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.sharding.strategy import sharded_state
-from gpulint.estimator.states.ranks import per_node, ranks
+from gpulint.estimator.states.parameter import per_node, ranks
 from gpulint.estimator.states.tensor_parallel import divided
 from gpulint.job.job import (
     Adapter,

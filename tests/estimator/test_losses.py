@@ -335,8 +335,9 @@ def test_what_trl_logs_of_answers_is_made_beside_their_logits(rows, sequences, o
     words, tape = 1009, Tape()
     tape.enter(1)
     logits = tape.new(rows * words, 2)
-    loss = SimpleNamespace(means=True, entropies=entropies, objective=objective)
-    dims, state = SimpleNamespace(loss=loss, scored=rows, batch=sequences), SimpleNamespace(live_refs=[logits.storage])
+    loss, job = SimpleNamespace(means=True, entropies=entropies), Job(objective=objective)
+    dims = SimpleNamespace(job=job, loss=loss, scored=rows, batch=sequences)
+    state = SimpleNamespace(live_refs=[logits.storage])
     answers.logged(Context(None, dims, state, tape, 1))
     tape.enter(END)
     assert tape.events[-1].live - 2 * rows * words == 2 * words * elements

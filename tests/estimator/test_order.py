@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpulint.estimator.allocator.replay import _made_in_order
 from gpulint.estimator.states import optimizer
 from gpulint.estimator.states.optimizer_step import step_blocks, step_temporaries
-from gpulint.estimator.states.order import in_order, stacks
+from gpulint.estimator.states.parameter import in_order, stacks
 from gpulint.estimator.states.parameters import parameters
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

@@ -292,8 +292,8 @@ def test_a_name_states_the_quantisation_that_no_config_does(decoder, name, metho
 
 
 def test_what_the_job_or_the_config_states_goes_before_the_name(decoder):
-    from gpulint.estimator.assumptions import assumptions
     from gpulint.estimator.states.quantization import effective_quantization
+    from gpulint.estimator.training import assumptions
 
     model = decoder(layers=1)._replace(named_quantization="awq")
     assert effective_quantization(job(quantization=Quantization("bnb-nf4", 4)), model).method == "bnb-nf4"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.pools.pools import engine_name
+from gpulint.estimator.estimate_job import estimate_inference
+from gpulint.estimator.serving.pools.pool import engine_name
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.generation.decoding import attended
 from gpulint.estimator.serving.generation.prefill import attention_products
 from gpulint.estimator.terms import total

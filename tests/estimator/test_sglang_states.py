@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
-from gpulint.estimator.serving.sglang.states import caches_no_token, request_bytes, set_aside
+from gpulint.estimator.estimate_job import estimate_inference
+from gpulint.estimator.serving.sglang.cache import caches_no_token, request_bytes, set_aside
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.kv_cache import lenders
-from gpulint.estimator.serving.sglang.cache import token_bytes
-from gpulint.estimator.serving.sglang.settings import profile
-from gpulint.estimator.serving.sglang.weights import added
+from gpulint.estimator.serving.sglang.cache import added, token_bytes
+from gpulint.estimator.serving.sglang.profile import profile
 from gpulint.estimator.serving.vllm.weights import fused_keys
 from gpulint.estimator.states.parameters import parameters
 from gpulint.hardware.catalogue import find

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from statistics import mean
-
 import pytest
 
-from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import Policy
 from gpulint.estimator.allocator.fragmentation import Held
 from gpulint.estimator.allocator.replay import Plan, reserved, uncut
@@ -93,27 +90,6 @@ def test_a_run_that_fits_reserves_no_more_than_the_card(batch):
     assert estimate.per_gpu.reserved <= free.per_gpu.reserved
     assert estimate.per_gpu.low <= estimate.per_gpu.process <= estimate.per_gpu.high
     assert estimate.per_gpu.reserved >= estimate.per_gpu.allocated
-
-
-def test_against_a_replay_of_the_allocator(shared_data, oracle_rows):
-    """Recorded allocations of two training steps, replayed through torch's rules (`sim_peak_reserved`)."""
-    errors, below, above = [], 0, 0
-    for row in shared_data("oracle"):
-        point = row["point"]
-        if point.get("mode") == "infer" or point.get("loop"):
-            continue
-        job = oracle_rows.job_of(row)
-        overhead, workspace = runtime.process_overhead(None, job), runtime.allocated_workspace(job, None)
-        tiers = estimate_job(job, resolve(row["config"]), None).per_gpu
-        replayed = row["sim_peak_reserved"]
-        errors.append((tiers.reserved - workspace) / replayed - 1)
-        below += replayed < (tiers.low - overhead.low - workspace) * 0.999
-        above += replayed > (tiers.high - overhead.high - workspace) * 1.001
-    assert len(errors) == 221
-    assert mean(abs(error) for error in errors) < 0.015
-    assert abs(mean(errors)) < 0.005
-    assert below == 0
-    assert above <= 0.025 * len(errors)
 
 
 def test_a_run_beyond_every_card_is_bounded_instead_of_replayed():

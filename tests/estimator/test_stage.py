@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.estimator.estimate_job import estimate, estimate_job
-from gpulint.estimator.states.schedule import in_flight
-from gpulint.estimator.states.stage import kept_outputs, layer_counts, pipeline, stage
+from gpulint.estimator.states.stage import in_flight, kept_outputs, layer_counts, pipeline, stage
 from gpulint.estimator.training import by_stage
 from gpulint.job.job import Fsdp, FsdpMixedPrecision, Hardware, Job, Optimizer, Parallelism, Weights
 from gpulint.units import GIB

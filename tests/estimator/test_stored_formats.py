@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.estimate_job import estimate_job
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference, estimate_job
 from gpulint.estimator.states.quantization import effective_quantization
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job

@@ -14,7 +14,7 @@ import pytest
 from gpulint import estimate
 from gpulint.estimator.activations import instants
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.inputs.logit_positions import scored_positions
+from gpulint.estimator.inputs.objectives import scored_positions
 from gpulint.estimator.unmodeled import derived
 from gpulint.job.job import Job
 from gpulint.models.heads import for_task

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpulint.estimator.tape.autograd import trailing
 from gpulint.estimator.tape.ops import add, scale, to, unary
 from gpulint.estimator.tape.tape import Tape
-from gpulint.estimator.tape.trailing import trailing
 
 N = 1000
 

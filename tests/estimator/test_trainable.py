@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.estimate import NotEstimable
-from gpulint.estimator.states.parameters import parameters
-from gpulint.estimator.states.trainable import trainable_layers
+from gpulint.estimator.states.parameters import parameters, trainable_layers
 from gpulint.job.job import Adapter, Job, Quantization, Weights
 from gpulint.models.model import Tensor
 from gpulint.models.resolve import resolve

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpulint import estimate
-from gpulint.estimator.frameworks.trl import Trl, trl
+from gpulint.estimator.frameworks.release import Trl, trl
 from gpulint.job.job import Job, Loss
 
 DATA = json.loads((Path(__file__).parent / "data" / "trainers.json").read_text())

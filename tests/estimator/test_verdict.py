@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.estimate import PerGpu
-from gpulint.estimator.verdict import capacity, verdict
+from gpulint.estimator.estimate import PerGpu, capacity, verdict
 from gpulint.hardware.gpu import Gpu
 
 CARD = Gpu("t", "T", "NVIDIA", "Turing", 7.5, 1000, 900, False, False, False, False, False, (), "a test")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.allocator.allocator import Policy
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.vllm.blocks import block_rounding, offloaded, offloaded_layers
 from gpulint.estimator.states.parameter import Parameter
 from gpulint.hardware.catalogue import find

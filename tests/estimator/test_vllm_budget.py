@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.estimator.allocator.runtime import Neighbours, process_overhead
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.vllm.activations import layer_bytes, profile_run
 from gpulint.estimator.serving.vllm.memory_budget import available_kv_cache_memory
 from gpulint.estimator.serving.vllm.rank_memory import rank_memory
@@ -69,14 +69,14 @@ def test_the_tokens_of_logs_that_name_their_sampler(gpu, tensor, share, flashinf
 def test_an_installed_flashinfer_samples_unasked_until_it_is_a_requirement():
     def logit_bytes(version, **more):
         plan = job(QWEN2, "a100-80gb", version=version, max_model_len=4096, **more)
-        return settings(plan, resolve(QWEN2), find("a100-80gb")).sampler_bytes
+        return settings(plan, resolve(QWEN2), find("a100-80gb")).samplers.runs.bytes
 
     for version in ("0.10.1.1", "0.11.2"):
         assert logit_bytes(version) == 38
         assert logit_bytes(version, flashinfer_sampler=True) == 14
         plan = job(QWEN2, "a100-80gb", version=version, max_model_len=4096)
         plan.versions = {"flashinfer-python": "0.2.11"}
-        assert settings(plan, resolve(QWEN2), None).sampler_bytes == (14 if version == "0.10.1.1" else 38)
+        assert settings(plan, resolve(QWEN2), None).samplers.runs.bytes == (14 if version == "0.10.1.1" else 38)
     assert logit_bytes("0.18.0", flashinfer_sampler=False) == 14
 
 
@@ -219,7 +219,7 @@ def test_trial_graphs_may_take_of_the_cache():
 def test_graphs_at_their_least_leave_more_for_the_cache():
     """0.22 takes graphs off the budget: at the most of the cache they are as small as the least that was measured."""
     found, card = parts(job(QWEN2, "h100-80gb", version="0.22.0", max_model_len=4096)), find("h100-80gb")
-    assert found.settings.graphs_in_budget
+    assert found.settings.profile.graphs_in_budget
     assert 0 < found.graphs.low < found.graphs.expected < found.graphs.high
     none = found._replace(graphs=found.graphs._replace(low=0, high=0))
     usual, without = (available_kv_cache_memory(memory, card, None) for memory in (found, none))

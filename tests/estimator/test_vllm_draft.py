@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.models.resolve import resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.vllm.rank_memory import rank_memory
 from gpulint.estimator.serving.vllm.settings import settings
 from gpulint.hardware.catalogue import find

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.inference import estimate_inference
+from gpulint.estimator.estimate_job import estimate_inference
 from gpulint.estimator.serving.vllm.encoder import attention, encoder, feed_forward
 from gpulint.estimator.serving.vllm.items import items, requests_profiled
 from gpulint.estimator.serving.vllm.settings import settings

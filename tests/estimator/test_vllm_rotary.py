@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.estimator.serving.vllm.rotary import rotary_cache, tables
+from gpulint.estimator.serving.vllm.weights import rotary_products, tables
+from gpulint.estimator.terms import total
 from gpulint.models.resolve import resolve
 
 ROW = 2 * 128
 """Bytes of one position: head width 128 in 16 bits."""
+
+
+def rotary_cache(model, element, multimodal=4):
+    """Bytes of all tables."""
+    return total(rotary_products(model, element, multimodal))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gpulint.estimator.estimate_job import estimate
-from gpulint.models.lora import trainable_parameters
+from gpulint.estimator.states.parameters import trainable_parameters
 from gpulint.models.resolve import resolve
 
 from .conftest import read_as
@@ -14,7 +14,7 @@ BASE = "per_device_train_batch_size: 1\nlearning_rate: 1e-5\noutput_dir: out\nmo
 
 def trained(flags, model=QWEN):
     job = read_as("hf_trainer", f"model_name_or_path: {model}\n{BASE}{flags}").job
-    return trainable_parameters(resolve(model, "/", "/"), job), job
+    return trainable_parameters(job, resolve(model, "/", "/")), job
 
 
 def parts(count):

@@ -1,17 +1,12 @@
 """Defaults that moved between releases of accelerate, LLaMA-Factory, ms-swift, torchtune, verl and PEFT."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from gpulint.estimator.estimate_job import estimate
-from gpulint.estimator.serving.sglang import settings as sglang_settings
 from gpulint.formats.core.format import Project
 from gpulint.formats.core.registry import find
 from gpulint.job.job import Job
 from gpulint.source.read import parse
-from gpulint.upstream.behaviour import numbers
 
 FACTORY = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\ndo_train: true\nfinetuning_type: lora\ntemplate: qwen\n"
 SERVED = "model_name_or_path: Qwen/Qwen2.5-0.5B\ntemplate: qwen\ninfer_backend: vllm\n"
@@ -81,11 +76,6 @@ def test_lengths_of_trl_s_trainers(program, version, lengths):
     project = Project("/nowhere", None, 8, None, lambda *_: None, None, {"trl": version}, f"trl {program}")
     found = find("hf_trainer").read(parse(text, "config.yaml", "yaml"), project).job
     assert (found.sequence_length, found.rl.prompt_length) == lengths
-
-
-def test_rows_stand_in_the_order_of_releases():
-    rows = json.loads((Path(sglang_settings.__file__).parent / "sglang.json").read_text(encoding="utf-8"))["profiles"]
-    assert [row["since"] for row in rows] == sorted((row["since"] for row in rows), key=numbers)
 
 
 def test_a_stated_value_is_that_of_every_release():

@@ -145,6 +145,7 @@ def corpus(shared):
     return by_format
 
 
+@pytest.fixture(scope="module")
 def documents(corpus):
     """Documents by format, as evenly as the corpus allows."""
     found = collections.defaultdict(list)
@@ -161,9 +162,9 @@ def documents(corpus):
     return found
 
 
-def test_planted_typos_are_found(corpus, record_testsuite_property):
+def test_planted_typos_are_found(documents, record_testsuite_property):
     missed, tried = [], collections.Counter()
-    for name, listed in documents(corpus).items():
+    for name, listed in documents.items():
         for document in listed[:25]:
             for changed, typo, line in planted(document, name):
                 try:
@@ -291,5 +292,5 @@ def test_a_misspelt_key_of_a_job_file():
     assert (problem.kind, problem.key, problem.span.line) == ("unknown-key", "micro_batch_sze", 3)
 
 
-def test_no_format_with_keys_is_left_out(corpus):
-    assert set(keyed()) <= {*documents(corpus), *COMMANDS, *TEXTS, "job"}
+def test_no_format_with_keys_is_left_out(documents):
+    assert set(keyed()) <= {*documents, *COMMANDS, *TEXTS, "job"}

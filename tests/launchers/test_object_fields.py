@@ -7,8 +7,7 @@ import re
 import pytest
 
 from gpulint.formats.core.keys import branches, load
-from gpulint.launchers.kubernetes.manifests import objects
-from gpulint.launchers.kubernetes.object_fields import field_problems
+from gpulint.launchers.kubernetes.manifests import field_problems, objects
 from gpulint.source.read import parse
 
 POD = """
@@ -123,7 +122,7 @@ ALL = {"Deployment": DEPLOYMENT, "RayCluster": RAY, "LeaderWorkerSet": LWS, "Vol
 def problems(text: str):
     document = parse(text, "manifest.yaml", "yaml")
     return [problem for item in objects(document)
-            for problem in field_problems(document, item.root, item.group, item.kind)]  # fmt: skip
+            for problem in field_problems(document, item)]  # fmt: skip
 
 
 def said(text: str):

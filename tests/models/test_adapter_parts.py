@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpulint.estimator.states.parameters import trainable_parameters
 from gpulint.job.job import Adapter, Job
 from gpulint.models.adapter_parts import factorization, rotation_blocks
 from gpulint.models.adapter_types import MODELLED, OPTIONS, kind_of, virtual_tokens
-from gpulint.models.lora import NotAdaptable, adapted, common_parts, trainable_parameters
+from gpulint.models.lora import NotAdaptable, adapted, common_parts
 from gpulint.models.resolve import resolve
 
 ROWS = json.loads((Path(__file__).parent / "published_adapters.json").read_text())["rows"]
@@ -20,7 +21,9 @@ LLAMA = "meta-llama/Llama-3.2-3B"
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['type']}-{row['r']}-{row['trainable']}")
 def test_parameters_are_those_that_runs_printed(row):
     adapter = Adapter(row["type"], row["r"], targets=row["targets"], options=row["options"])
-    assert trainable_parameters(resolve(LLAMA), Job(model=LLAMA, method="lora", adapter=adapter)) == row["trainable"]
+    # what a 16-bit AdaLoRA makes of its count of ranks from 0.21 on is no parameter of these runs
+    job = Job(model=LLAMA, method="lora", adapter=adapter, versions={"peft": "0.20"})
+    assert trainable_parameters(job, resolve(LLAMA)) == row["trainable"]
 
 
 def test_every_type_has_a_name_in_peft_s_spelling():

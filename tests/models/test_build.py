@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.states.parameters import trainable_parameters
 from gpulint.job.job import Adapter, Job
 from gpulint.models.build import build
 from gpulint.models.fields import Fields
-from gpulint.models.lora import NotAdaptable, trainable_parameters
 from gpulint.models.model import UnknownModel
 from gpulint.models.resolve import resolve
 
@@ -133,9 +134,9 @@ def test_ling_has_the_experts_of_its_own_fields():
 def test_remote_code_has_modules_of_its_own_names(model, targets, trainable):
     """What PEFT printed in published runs: 4,194,304 for Baichuan and Qwen, 1,949,696 for ChatGLM."""
     job = Job(method="lora", adapter=Adapter(r=8, targets=targets))
-    assert trainable_parameters(resolve(model), job) == trainable
-    with pytest.raises(NotAdaptable):
-        trainable_parameters(resolve(model), Job(method="lora", adapter=Adapter(r=8, targets=["q_proj"])))
+    assert trainable_parameters(job, resolve(model)) == trainable
+    with pytest.raises(NotEstimable):
+        trainable_parameters(Job(method="lora", adapter=Adapter(r=8, targets=["q_proj"])), resolve(model))
 
 
 def test_a_multimodal_config_takes_its_text_decoder_from_the_nested_config():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint.estimator.states.parameters import trainable_parameters
 from gpulint.formats.native.litgpt_model import changed
 from gpulint.job.job import Adapter, Job
 from gpulint.models.llama_adapter import FIRST_VERSION, SECOND_VERSION, TYPES, added, trains
-from gpulint.models.lora import trainable_parameters
 from gpulint.models.resolve import resolve
 
 
@@ -27,7 +27,7 @@ def model(name: str):
 def test_trainable_parameters_are_those_of_the_resource_tables(name, kind, published):
     """tutorials/resource-tables.md of Lightning-AI/litgpt at 26857050."""
     assert (
-        trainable_parameters(model(name), Job(method="adapter", framework="litgpt", adapter=Adapter(kind))) == published
+        trainable_parameters(Job(method="adapter", framework="litgpt", adapter=Adapter(kind)), model(name)) == published
     )
 
 

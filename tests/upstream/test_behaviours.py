@@ -10,6 +10,7 @@ import pytest
 from gpulint.upstream.behaviour import (
     Default,
     Span,
+    as_of,
     at_release,
     default_of,
     earlier,
@@ -136,6 +137,14 @@ def test_rows_of_a_table_by_release():
     assert [row["v"] for row in at_release(rows, "1.2")] == [1, 2, 3, 4]
     assert [row["v"] for row in at_release(rows, "1.10")] == [1, 2, 4]
     assert [row["v"] for row in at_release(rows, None)] == [1, 2, 4]
+
+
+def test_rows_of_a_release_replace_what_they_name_of_earlier_ones():
+    rows = [{"a": 1, "b": {"x": 1, "y": 2}}, {"since": "1.2", "b": {"x": 3}}, {"since": "1.5", "until": "2", "a": None}]
+    assert as_of(rows, "1.1") == {"a": 1, "b": {"x": 1, "y": 2}}
+    assert as_of(rows, "1.2") == {"a": 1, "b": {"x": 3}}
+    assert as_of(rows, "1.5") == {"a": None, "b": {"x": 3}}
+    assert as_of(rows, "2.0") == as_of(rows, None) == {"a": 1, "b": {"x": 3}}
 
 
 def test_of_two_releases_the_earlier():

@@ -12,14 +12,12 @@ from . import budget
 from .estimate import NotEstimable
 from .forward.hidden_states import hidden_states
 from .forward.network import network
-from .frameworks.attention import sdpa_kernels
-from .frameworks.compiling import remade_attention
+from .frameworks.attention import remade_attention, sdpa_kernels
 from .frameworks.frameworks import framework
 from .frameworks.unsloth import measures_card
 from .layer_expansion import Stack, placed
 from .layers.state import ReplayState
-from .losses import returned
-from .losses.answers import logged
+from .losses.answers import logged, widen_returned
 from .losses.context import LossContext
 from .losses.logits import last_logits, loss_of
 from .memoize import recalled
@@ -138,7 +136,7 @@ def _replay(network: Network, kinds: list[int], tape: Tape) -> Tape:
         tape.begins_with(state.saved_for_next_step)
     loss = loss_of([hidden_states(tape, network, state, kinds, outside, ids, segments=True)], context)
     tape.clear_casts()
-    returned.widened(dims, state, tape, context.segment)
+    widen_returned(dims, state, tape, context.segment)
     state.held_by_forward.clear()
     if dims.loss.reference or state.live_refs:
         tape.enter(len(kinds) + 4)

@@ -26,7 +26,7 @@ def estimate_job(
     when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
-    from .normalize import as_run
+    from .loaded_model import as_run
 
     job = as_run(job, model)
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
@@ -42,8 +42,6 @@ def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread:
 
     model = loaded_model(job, model)
     if job.kind == "inference":
-        from .inference import estimate_inference
-
         return estimate_inference(job, model, gpu)
     from .training import estimate_training
 
@@ -63,3 +61,42 @@ def estimate(job: Job, directory: str | None = None, root: str | None = None) ->
         raise NotEstimable("the job names no model")
     gpu = find(job.hardware.gpu) if job.hardware.gpu else None
     return estimate_job(job, resolve(job.model, directory, root), gpu)
+
+
+ENGINES = ("transformers", "vllm", "sglang", "tgi", "tensorrt-llm", "lmdeploy")
+_SPELLINGS = {"huggingface": "transformers", "hf": "transformers", "": "transformers"}
+_SPLITS = {"parallelism.tensor": "tensor parallel size", "parallelism.pipeline": "pipeline parallel size"}
+
+
+def estimate_inference(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
+    """The Estimate of one GPU of an inference job.
+
+    Raises NotEstimable for an engine whose memory is not known, for a model whose tensors are not, and where nobody
+    says over how many GPUs the model is split.
+    """
+    if job.inference is None:
+        raise NotEstimable("the job says nothing about its inference")
+    for path, degree in _SPLITS.items():
+        if path in job.unstated:
+            raise NotEstimable(f"its {degree} is filled in when the job starts; say the GPUs with --gpus")
+    if not model.tensors:
+        raise NotEstimable(f"the tensors of {model.id} are not known")
+    engine = _SPELLINGS.get(job.inference.engine.lower(), job.inference.engine.lower())
+    if engine == "transformers":
+        from .serving.generation.generation import estimate_generation
+
+        return estimate_generation(job, model, gpu)
+    if engine == "vllm":
+        from .serving.vllm.estimate import estimate_vllm
+
+        return estimate_vllm(job, model, gpu)
+    if engine == "sglang":
+        from .serving.sglang.estimate import estimate_sglang
+
+        return estimate_sglang(job, model, gpu)
+    from .serving.pools.pool import engine_name, estimate_pool
+
+    pooled = engine_name(engine)
+    if pooled is not None:
+        return estimate_pool(job, model, gpu, pooled)
+    raise NotEstimable(f"the memory of {job.inference.engine} is not known; known engines: {', '.join(ENGINES)}")

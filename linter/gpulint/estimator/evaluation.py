@@ -12,14 +12,15 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..upstream.transformers import CACHE_TUPLES
 from . import budget
 from .activations import computing, unread
 from .forward.hidden_states import hidden_states
 from .forward.network import network
-from .inputs.logit_positions import logits_width, scored_positions
+from .inputs.objectives import logits_width, scored_positions
 from .layer_expansion import placed
 from .layers.state import ReplayState
-from .losses import returned
+from .losses.answers import returned_narrow
 from .losses.context import LossContext
 from .losses.logits import loss_of
 from .losses.losses import WHOLE_LOGITS
@@ -140,7 +141,7 @@ def scored(
         tape.clear_casts()
     kept = {segment: _kept(dims, found) for segment, found in (tape.keys or {}).items()}
     layers = [kept.get(kind + 1, Kept()) for kind in network.kinds()[1]] if requests and kept else []
-    copies = [4 * x.n for x in returned.narrow(dims, state)]
+    copies = [4 * x.n for x in returned_narrow(dims, state)]
     tape.scratch(*copies, *(size for layer in layers for size in layer.widened))
     state.module_outputs.clear()
     tape.keys = None
@@ -152,7 +153,7 @@ def scored(
 def _kept(dims: LayerDims, found: list[Tensor]) -> Kept:
     """The keys and values of one layer, which may lie in one tensor."""
     size = sum({id(x.storage): x.storage.size for x in found}.values())
-    tuples = dims.autocast and dims.caches_as_tuples
+    tuples = dims.autocast and dims.stack.does(CACHE_TUPLES)
     return Kept(size, tuple(4 * x.n for x in found if x.e < 4) if tuples else ())
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .estimate import NotEstimable
+from .frameworks.frameworks import without_unknown
+from .states.adapter_parameters import with_adapter
+from .unmodeled import with_required
 
 if TYPE_CHECKING:
     from ..job.job import Job
@@ -30,11 +33,10 @@ def loaded_model(job: Job, model: Model) -> Model:
 def _as_loaded(job: Job, model: Model) -> Model:
     """The model as the stated release of Transformers loads it, where Transformers does."""
     from ..models.stored import as_loaded
-    from .frameworks import prime_rl
-    from .frameworks.frameworks import of_transformers
+    from .frameworks.frameworks import of_transformers, runs_own_model
 
     serves = job.inference is not None and job.inference.engine != "transformers"
-    if serves or not of_transformers(job) or prime_rl.own(job, model.model_type):
+    if serves or not of_transformers(job) or runs_own_model(job, model.model_type):
         return model
     return as_loaded(model, job.versions.get("transformers"))
 
@@ -44,3 +46,8 @@ def _reads_text(model: Model) -> bool:
     roles = {tensor.role for tensor in model.tensors}
     images = any(tensor.role == "vision" or "patch_" in tensor.name for tensor in model.tensors)
     return not images or ("embedding" in roles and bool(model.shape.head_dim or "q" not in roles))
+
+
+def as_run(job: Job, model: Model) -> Job:
+    """With its method's default adapter and the packages it cannot lack, without a framework that nobody knows."""
+    return with_required(with_adapter(without_unknown(job)), model)

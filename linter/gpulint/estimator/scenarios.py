@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..job.weights import Quantization
 from ..upstream.deepspeed import LAST_TO_TEST_EVERY_DTYPE, TESTS_EVERY_DTYPE
 from ..upstream.torch import LAZY_LOADING, NCCL_2_22
-from .estimate import Assumption
+from .estimate import Assumption, envelope
 from .terms import at_least, at_most
-from .verdict import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

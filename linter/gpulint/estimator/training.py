@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..job.job import Parallelism
 from ..models.model import text_config
-from . import assumptions, uncertainty, unknowns
+from . import uncertainty, unknowns
 from .allocator import memory_levels, runtime
-from .estimate import NOTHING, Assumption, Estimate, NotEstimable, Phase
+from .estimate import NOTHING, Assumption, Estimate, NotEstimable, Phase, capacity, verdict
+from .inputs.image_inputs import waiting
 from .inputs.objectives import objective
-from .inputs.waiting_inputs import waiting
-from .micro_step import left_by_forward, micro_step
-from .phases import STEP, evaluation, loading, marks, micro_phases, optimizer_step
-from .serving import rollout
+from .phases import STEP, evaluation, left_by_forward, loading, marks, micro_phases, micro_step, optimizer_step
 from .serving.generation.causal_masks import SOURCE as MASKS
 from .serving.generation.causal_masks import causal_masks
 from .sharding import host
+from .sharding.host import saving
 from .sharding.one_process import gathered, replicated
-from .sharding.saving import saving
 from .sharding.strategy import sharded_state
 from .states import low_precision, reference
 from .states.buffers import megatron, unsloth
 from .states.buffers.stable_embedding import unmade
 from .states.imbalance import unbalanced
 from .states.loading import warmed
-from .states.parameters import base_dtype, elements, parameters
+from .states.parameters import base_dtype, parameters, trainable_parameters
+from .states.quantization import named_assumption
 from .states.stage import pipeline
-from .terms import at_least, line, tier
+from .terms import Term, at_least, line, tier
 from .unknowns import StageRun
-from .verdict import capacity, verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..hardware.gpu import Gpu
     from ..job.job import Job
     from ..models.model import Model
     from .estimate import Spread, Tiers
     from .states.stage import Stage
-    from .terms import Term
 
 
 def estimate_training(
@@ -131,7 +129,7 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
     written = saving(stage.job, stage.own, tensors)
     if written.device:
         phases.append(Phase("save", (*fixed, *written.device)))
-    engine = rollout.engine(job, gpu)
+    engine = colocated_engine(job, gpu)
     if engine is not None:
         phases = engine.beside(phases, fixed)
     peak = max(phases, key=lambda phase: phase.allocated)
@@ -158,14 +156,14 @@ def _on_stage(job: Job, model: Model, stage: Stage, gpu: Gpu | None, *, replay: 
         kind="training",
         model_id=model.id,
         parameters=model.parameters,
-        trainable_parameters=_trainable(job, model),
+        trainable_parameters=trainable_parameters(job, model),
         tiers=tiers,
         phases=tuple(phases),
         peak=peak,
         verdict=as_stated,
         capacity=capacity(gpu),
         host=offloaded,
-        assumptions=(*assumptions.assumptions(job, model, bounded=step.bounded), *unknown),
+        assumptions=(*assumptions(job, model, bounded=step.bounded), *unknown),
         beside=(*overhead.terms, *written.terms, *lines),
         fullest=stage.name if stage.of > 1 else None,
         host_memory=main,
@@ -191,7 +189,7 @@ def _buffers(stage: Stage, gpu: Gpu | None, narrow: int, images: int) -> list[Te
             "Megatron's own buffers",
             "estimator/states/buffers/megatron.py",
         ),
-        (images, "images of the step's other micro batches", "estimator/inputs/waiting_inputs.py"),
+        (images, "images of the step's other micro batches", "estimator/inputs/image_inputs.py"),
     )
     return [line("buffers", size, what, source) for size, what, source in found if size]
 
@@ -205,7 +203,88 @@ def _of_experts(tiers: Tiers, stage: Stage, narrow: int, *, bounded: bool) -> Ti
     return tiers._replace(low=low, high=(*tiers.high, *high))
 
 
-def _trainable(job: Job, model: Model) -> int:
-    """Trainable parameters of the whole model, over all ranks."""
-    whole = replace(job, parallelism=Parallelism())
-    return elements(item for item in parameters(whole, model) if item.trainable or item.idle)
+WEIGHTY = (
+    "weights.dtype", "weights.quantization.double_quant", "method", "adapter.r", "adapter.targets", "adapter.dtype",
+    "adapter.kernels", "precision.autocast", "precision.master_weights", "optimizer.name", "micro_batch_size",
+    "sequence_length", "target_length", "packing", "activation_checkpointing", "attention",
+    "without_transformer_engine", "loss.kernel", "evaluation.micro_batch_size", "parallelism.data",
+    "parallelism.tensor", "parallelism.zero.stage", "parallelism.fsdp.sharding", "parallelism.fsdp.wrap",
+    "parallelism.fsdp.version", "rl.vllm_gpu_memory_utilization", "rl.completion_length", "hardware.gpus",
+    "versions.transformers", "versions.torch", "versions.vllm", "versions.deepspeed", "versions.unsloth",
+)  # fmt: skip
+"""Fields whose value moves bytes, most telling first."""
+
+
+def assumptions(job: Job, model: Model, *, bounded: bool = True) -> tuple[Assumption, ...]:
+    """Fields that upstream defaults or nobody set, the unknown model table, and what has no bound."""
+    found: list[Assumption] = []
+    if not bounded:
+        missing = [name for name in ("micro_batch_size", "sequence_length") if not getattr(job, name)]
+        note = "nobody states it: only weights, gradients and optimizer states are counted, a lower bound"
+        found.extend(Assumption(name, "unknown", note) for name in missing)
+    for path in WEIGHTY:
+        origin = job.origins.get(path)
+        if origin is None or origin.kind not in ("default", "assumed"):
+            continue
+        value = job.get(path)
+        if value is None or value == []:
+            continue
+        written = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        found.append(Assumption(path, written, origin.note or origin.kind))
+    if not model.exact:
+        note = f"the architecture {model.model_type} is unknown; its tensors are taken to be llama's"
+        found.append(Assumption("model", model.id, note))
+    if model.namesake is not None:
+        found.append(Assumption("model", model.id, model.namesake))
+    named = named_assumption(job, model)
+    if named is not None:
+        found.append(named)
+    found.extend(_optimizer(job))
+    return tuple(found)
+
+
+def _optimizer(job: Job) -> list[Assumption]:
+    from .states.optimizer import specification
+
+    if job.kind != "training":
+        return []
+    found = specification(job.optimizer.name)
+    if not found.known or found.exact:
+        return []
+    note = f"taken for the nearest optimizer whose source was read: {found.source}"
+    return [Assumption("optimizer.name", job.optimizer.name, note)]
+
+
+class Engine(NamedTuple):
+    """vLLM's share of a GPU; `sleeps` when it gives it back while the policy is trained, and `alone` when the policy is
+    in main memory while it generates.
+    """
+
+    share: Term
+    sleeps: bool
+    alone: bool = False
+
+    def beside(self, phases: list[Phase], fixed: Sequence[Term]) -> list[Phase]:
+        """The phases with the engine in them, and one for the generation itself."""
+        generation = Phase("generation", (*(() if self.alone else fixed), self.share))
+        if self.sleeps:
+            return [*phases, generation]
+        shared = [phase if phase.name == "load" else phase.plus(self.share) for phase in phases]
+        return [*shared, Phase("generation", (*fixed, self.share))]
+
+
+def colocated_engine(job: Job, gpu: Gpu | None) -> Engine | None:
+    """vLLM in colocate mode takes `gpu_memory_utilization` of the total that torch reports: weights, cache and graphs.
+
+    None without it, or where the card is not known. Source: vllm/v1/worker/gpu_worker.py `request_memory`; trl 1.16
+    GRPOConfig (`vllm_mode` colocate, `vllm_gpu_memory_utilization` 0.3, `vllm_enable_sleep_mode` False).
+    """
+    if job.rl.vllm != "colocate" or gpu is None:
+        return None
+    fraction = job.rl.vllm_gpu_memory_utilization
+    if fraction is None:
+        return None
+    share = int(fraction * gpu.usable)
+    formula = f"{fraction:g} x {gpu.usable:,} B of the card for vLLM's weights, cache and graphs"
+    term = Term("kv_cache", formula, share, "vllm gpu_worker.py request_memory")
+    return Engine(term, job.rl.vllm_sleep, job.rl.policy_offload)

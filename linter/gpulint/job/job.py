@@ -206,6 +206,12 @@ class Job:
         return self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.context
 
     @property
+    def serving(self) -> Inference:
+        """What it says of its inference, which a job of that kind must."""
+        assert self.inference is not None
+        return self.inference
+
+    @property
     def data_parallel(self) -> int:
         """Ranks over which ZeRO or FSDP can shard states: the GPUs divided by tensor x pipeline.
 

@@ -21,9 +21,9 @@ MAX_TEXT = 200_000
 """Characters of an embedded text that are read."""
 
 
-def embedded(file: Document, node: Node) -> Document | None:
+def embedded(file: Document, node: Node | None) -> Document | None:
     """The mapping that a string holds, with the places of the file around it; None where it holds none."""
-    if not isinstance(node.value, str) or len(node.value) > MAX_TEXT:
+    if node is None or not isinstance(node.value, str) or len(node.value) > MAX_TEXT:
         return None
     return held(file, of_scalar(file, node))
 

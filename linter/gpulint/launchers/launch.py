@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..formats.core.coercion import as_integer
 from ..job.origin import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..formats.core.format import Problem, Project
     from ..source.document import Document
-    from ..source.node import Span
+    from ..source.node import Entry, Span
 
 
 @dataclass(slots=True)
@@ -49,6 +50,19 @@ class Resources:
         if value is not None:
             setattr(self, name, value)
             self.origins[name] = Origin("file", note, file, key, span, span)
+
+    def read(
+        self,
+        name: str,
+        entry: Entry | None,
+        file: str,
+        key: str = "",
+        parse: Callable[[object], str | int | None] = as_integer,
+        note: str = "",
+    ) -> None:
+        """Set one of them from an entry that may be missing; `key` is its name for people, if not its own."""
+        if entry is not None:
+            self.state(name, parse(entry.value.value), file, key or str(entry.key.value), entry.value.span, note)
 
     @property
     def gpus(self) -> int | None:
@@ -117,6 +131,22 @@ class Started(NamedTuple):
     problems: list[Problem]
     reason: str = ""
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
+
+    def each(self, **changes: Any) -> Started:
+        """The same with fields of every launch changed."""
+        return self._replace(launches=[launch._replace(**changes) for launch in self.launches])
+
+
+def combined(parts: Iterable[Started], nothing: str) -> Started:
+    """The jobs of the parts of a file; the first part that says why it has none says why there is none at all."""
+    launches: list[Launch] = []
+    problems: list[Problem] = []
+    reason = ""
+    for part in parts:
+        launches += part.launches
+        problems += part.problems
+        reason = reason or part.reason
+    return Started(launches, problems, "" if launches else reason or nothing)
 
 
 class Launcher(NamedTuple):

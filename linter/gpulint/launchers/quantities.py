@@ -23,3 +23,8 @@ def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
     letter = letter.upper()
     base = 1024 if i or binary else 1000
     return int(float(number) * base ** _POWERS[letter or unit])
+
+
+def quantity(text: object) -> int | None:
+    """Bytes of a Kubernetes quantity."""
+    return size(text, binary=False)

@@ -1,8 +1,8 @@
 """How the layers of a model type are written: which norm, which rope, in which order.
 
 `arch_spec.json` holds one object per model type with what differs from Llama, read from the modelling code of
-transformers 5.23; an empty one says that nothing does. A model type without one is taken for Llama with the modules
-that its inventory has, and `coverage.py` says so.
+transformers 5.23; an empty one says that nothing does. A type of `families` in `aliases.json` has that of its family. A
+model type without one is taken for Llama with the modules that its inventory has, and `unmodeled.py` says so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..source.tables import read_table
 from .model import text_config
+from .tables import family_of
 
 if TYPE_CHECKING:
     from .model import Model
@@ -150,18 +151,22 @@ def _table() -> dict[str, dict[str, Any]]:
     return read_table(__file__, "arch_spec.json")
 
 
+def _row(model_type: str) -> dict[str, Any] | None:
+    """The row of a model type or of its family; that of a text decoder is named with or without _text."""
+    names = family_of(model_type), family_of(model_type.removesuffix("_text"))
+    return next((_table()[name] for name in names if name in _table()), None)
+
+
 def _entry(model_type: str) -> dict[str, Any]:
-    """A row of the table on top of the one that it is `like`; that of a text decoder is named with or without _text."""
-    table = _table()
-    found = dict(table.get(model_type) or table.get(model_type.removesuffix("_text")) or {})
+    """A row of the table on top of the one that it is `like`."""
+    found = dict(_row(model_type) or {})
     like = found.pop("like", None)
     return {**_entry(like), **found} if like is not None else found
 
 
 def known(model_type: str, config: dict[str, Any]) -> bool:
     """Whether the table has the model type, or the text decoder's own."""
-    names = (model_type, str(config.get("model_type")))
-    return any(name in _table() or name.removesuffix("_text") in _table() for name in names)
+    return any(_row(name) is not None for name in (model_type, str(config.get("model_type"))))
 
 
 def arch_spec(model_type: str, config: dict[str, Any], norm: str) -> ArchSpec:

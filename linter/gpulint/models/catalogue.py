@@ -87,18 +87,20 @@ def search(query: str) -> list[CatalogueRow]:
 
 def nearest(name: str, count: int = 3) -> list[str]:
     """Ids that a misspelt one may have meant, best first."""
-    from difflib import SequenceMatcher, get_close_matches
+    from difflib import SequenceMatcher
+
+    from ..source.closest import closest
 
     wanted = name.lower()
     lines = _content("catalogue.tsv").splitlines()
     ids = {line[: line.index(b"\t")].decode(): line for line in lines}
-    close = get_close_matches(wanted, ids, count, 0.8)
+    close = closest(wanted, ids, count, 0.8)
     if len(close) < count:
         leaf = wanted.rpartition("/")[2]
         by_leaf: dict[str, str] = {}
         for known in ids:
             by_leaf.setdefault(known.rpartition("/")[2], known)
-        for match in get_close_matches(leaf, by_leaf, count, 0.85):
+        for match in closest(leaf, by_leaf, count, 0.85):
             if by_leaf[match] not in close:
                 close.append(by_leaf[match])
     close.sort(key=lambda known: -SequenceMatcher(None, wanted, known).ratio())

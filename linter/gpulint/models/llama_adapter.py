@@ -63,9 +63,3 @@ def trains(tensor: Tensor, model: Model, kind: str) -> bool:
     names = {each.leaf for each in model.tensors if each.role == "norm"}
     own = _INNER if "pre_feedforward_layernorm" in names else {*_INNER, "post_attention_layernorm"}
     return tensor.leaf in own
-
-
-def trainable(model: Model, kind: str) -> int:
-    """Elements that require a gradient."""
-    base = (tensor for tensor in model.tensors if trains(tensor, model, kind))
-    return sum(tensor.elements for tensor in (*added(model, kind), *base))

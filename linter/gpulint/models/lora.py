@@ -1,4 +1,4 @@
-"""Which modules PEFT adapts, and how many parameters a job trains.
+"""Which modules PEFT adapts, and how many parameters it adds.
 
 Elements of one copy, with rank r (peft 0.21.2, `tuners/lora/layer.py`):
 
@@ -12,13 +12,11 @@ The parts of other types are those of `adapter_parts.py`.
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..upstream import litgpt, nemo_automodel
+from ..upstream import nemo_automodel
 from ..upstream.stack import Stack
-from . import llama_adapter
 from .adapted_module import AdaptedModule
 from .adapter_parts import Part, parts_of, prompt_parts, shared_parts
 from .adapter_types import COPIED, FROZEN_SIDE, INSIDE, LOW_RANK, PROMPTS, kind_of
@@ -36,13 +34,13 @@ from .lora_targets import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..job.job import Adapter, Job
+    from ..job.job import Adapter
     from .lora_targets import Experts, Ranks
     from .model import Model, Tensor
 
 __all__ = [
     "AdaptedModule", "NotAdaptable", "NotModelled", "adapted", "common_parts", "module_parts",
-    "saved_tensors", "trainable_parameters",
+    "saved_tensors",
 ]  # fmt: skip
 
 
@@ -92,28 +90,6 @@ def _of_every_use(model: Model, tensor: Tensor, experts: Experts) -> Tensor:
         return tensor
     hybrid = next(other for other in model.tensors if other.module.endswith("layers.{0}.linear"))
     return tensor._replace(layers=hybrid.layers)
-
-
-def trainable_parameters(model: Model, job: Job, experts: Experts = "converted") -> int:
-    """Parameters that the optimizer updates.
-
-    All of them; with an adapter its elements and one copy of each module in `modules_to_save` (a tied head that is
-    saved becomes a copy of its own); with `trainable` the parameters whose name one of its regular expressions is
-    found in. Raises NotAdaptable like `adapted`.
-    """
-    if job.adapter is not None and job.adapter.type in llama_adapter.TYPES:
-        if not Stack(job).runs(litgpt.NAME):
-            raise NotModelled(f"{job.adapter.type} is modelled as in LitGPT")
-        return llama_adapter.trainable(model, job.adapter.type)
-    if job.adapter is not None:
-        saved = sum(tensor.size * tensor.copies for tensor in saved_tensors(model, job.adapter))
-        modules = adapted(model, job.adapter, experts, Stack(job))
-        common = sum(size_of(part) for part in common_parts(model, job.adapter, modules) if part.trained)
-        return sum(module.elements for module in modules) + common + saved
-    if job.trainable is not None:
-        patterns = [expression(pattern) for pattern in job.trainable]
-        return sum(tensor.size * _matching_copies(tensor, patterns) for tensor in model.tensors if not tensor.buffer)
-    return model.parameters
 
 
 def module_parts(model: Model, adapter: Adapter, module: AdaptedModule) -> list[Part]:
@@ -248,13 +224,6 @@ def _refuse_mamba(model: Model, found: list[AdaptedModule]) -> None:
             leaf = module.name.rpartition(".")[2]
             if leaf in peft_data()["mamba"]["modules"]:
                 raise NotAdaptable(f"PEFT rejects LoRA on {leaf} of {model.model_type} models")
-
-
-def _matching_copies(tensor: Tensor, patterns: list[re.Pattern[str]]) -> int:
-    if tensor.layers is None:
-        return int(any(pattern.search(tensor.name) for pattern in patterns))
-    names = (tensor.name.replace("{0}", str(layer)) for layer in tensor.layers)
-    return sum(any(pattern.search(name) for pattern in patterns) for name in names)
 
 
 def _shown(adapter: Adapter) -> str:

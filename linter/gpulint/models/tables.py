@@ -1,7 +1,8 @@
 """Reading one architecture table without reading the others.
 
 `architectures.jsonl` holds one table a line, each line starting with its model type; the line is found by a bytes
-search and only that line is parsed. `aliases.json` names the table of model types that have none of their own.
+search and only that line is parsed. `aliases.json` names the table of model types that have none of their own, and
+the family of those whose code is another's.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ def find_table(model_type: str) -> dict[str, Any] | None:
 
 
 def table_name(model_type: str) -> str:
-    """The table of a model type that shares another one's modelling code, else the type itself."""
-    found: str = aliases()["tables"].get(model_type, model_type)
+    """The table of a model type that has none of its own, else the type itself."""
+    found: str = aliases()["tables"].get(model_type, family_of(model_type))
+    return found
+
+
+def family_of(model_type: str) -> str:
+    """The model type whose modelling code a type shares, else the type itself."""
+    found: str = aliases()["families"].get(model_type, model_type)
     return found
 
 
 def aliases() -> dict[str, Any]:
-    """`aliases.json`: `tables` by model type, and `remote`, rules for configs of remote code."""
+    """`aliases.json`: `families` and `tables` by model type, and `remote`, rules for configs of remote code."""
     if "aliases" not in _loaded:
         _loaded["aliases"] = json.loads(read_data("aliases.json"))
     data: dict[str, Any] = _loaded["aliases"]

@@ -107,11 +107,14 @@ class Run:
         from ..rules.suppress import judged
 
         used = frozenset().union(*(outcome.used for outcome in outcomes))
-        seen = [item for outcome in outcomes for item in outcome.seen]
+        seen: dict[str, list[Seen]] = {}
+        for outcome in outcomes:
+            for item in outcome.seen:
+                seen.setdefault(item.document.path, []).append(item)
         findings: dict[str, list[Finding]] = {}
         for path in dict.fromkeys(outcome.file.path for outcome in outcomes):
             settings = self.layers.of(path)
-            here = [item for item in seen if item.document.path == path]
+            here = seen.get(path, [])
             if here and (settings.suppressions or any(item.directives.ignores for item in here)):
                 findings[path] = judged(here, used, self.rules(settings), settings)
         return findings

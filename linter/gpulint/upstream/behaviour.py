@@ -5,6 +5,7 @@ A release that nobody states, or one without numbers (`main`), is the newest. No
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -106,6 +107,14 @@ def at_release(rows: Iterable[AnyRow], version: str | None) -> list[AnyRow]:
     return [row for row in rows if Span(row.get("since", ""), row.get("until", "")).at(version)]
 
 
+def as_of(rows: Iterable[AnyRow], version: str | None) -> dict[str, Any]:
+    """What the rows that hold at a release say together: a later row replaces what it names of earlier ones."""
+    found: dict[str, Any] = {}
+    for row in at_release(rows, version):
+        found.update(row)
+    return {name: value for name, value in found.items() if name not in Span._fields}
+
+
 def earlier(version: str, other: str) -> str:
     """The earlier of two releases."""
     return version if older(version, other) else other
@@ -130,15 +139,16 @@ def older(version: str | None, than: str) -> bool:
     return bool(found) and _significant(found) < _significant(numbers(than))
 
 
-def _significant(found: list[int]) -> list[int]:
+def _significant(found: tuple[int, ...]) -> tuple[int, ...]:
     while found and not found[-1]:
         found = found[:-1]
     return found
 
 
-def numbers(version: str) -> list[int]:
-    """The leading numbers of a version: '2.4.1+cu121' -> [2, 4, 1], 'v0.11' -> [0, 11], '0.4.9.post3' [0, 4, 9, 3]."""
-    found = []
+@lru_cache(1024)
+def numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: '2.4.1+cu121' -> (2, 4, 1), 'v0.11' -> (0, 11), '0.4.9.post3' (0, 4, 9, 3)."""
+    found: list[int] = []
     for part in version.strip().lstrip("v=<>~^ ").split("+")[0].split("."):
         digits, part = "", part.removeprefix("post")
         for character in part:
@@ -150,4 +160,4 @@ def numbers(version: str) -> list[int]:
         found.append(int(digits))
         if len(digits) < len(part):
             break
-    return found
+    return tuple(found)

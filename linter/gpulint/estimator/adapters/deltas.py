@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide
 from ..tape.ops import add, copied, dropout, leaf, mul, scale, sub, to
@@ -35,8 +36,7 @@ def lokr(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The Kronecker product of two factors, each whole or a low-rank product, times a number."""
     tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
-    assert layer.adapter is not None
-    factors = [_factor(tape, parts, name, layer.adapter.r) for name in ("lokr_w1", "lokr_w2")]
+    factors = [_factor(tape, parts, name, layer.settings.r) for name in ("lokr_w1", "lokr_w2")]
     n = layer.weight.n
     e = max(factor.e for factor in factors)
     whole = combined(tape, tuple(factors), n, e, saves=tuple(factors), behind=e)
@@ -159,5 +159,4 @@ def combined(
         tape.scratch(behind * n)
         return tuple(tape.new(size, width) for size, width in sizes)
 
-    y.node = tape.node(inputs, back)
-    return y
+    return made(y, tape.node(inputs, back))

@@ -7,38 +7,18 @@ from typing import TYPE_CHECKING
 from . import deltas, projected, rotations, side_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..tape.tensor import Tensor
     from .modules import Linear
 
-ADAPTED: dict[str, Callable[[Tensor, Linear, int], Tensor]] = {
-    "adalora": side_paths.adalora,
-    "beft": projected.beft,
-    "boft": rotations.boft,
-    "c3a": side_paths.c3a,
-    "deft": projected.deft,
-    "delora": side_paths.delora,
-    "fourierft": deltas.fourierft,
-    "glora": deltas.glora,
-    "gralora": side_paths.gralora,
-    "hira": deltas.hira,
-    "hra": rotations.hra,
-    "ia3": side_paths.ia3,
-    "lily": projected.lily,
-    "loha": deltas.loha,
-    "lokr": deltas.lokr,
-    "miss": side_paths.miss,
-    "oft": rotations.oft,
-    "peanut": projected.peanut,
-    "psoft": projected.psoft,
-    "pvera": side_paths.vera,
-    "randlora": side_paths.randlora,
-    "road": side_paths.road,
-    "shira": deltas.shira,
-    "supertuning": projected.supertuning,
-    "tinylora": projected.tinylora,
-    "unilora": projected.unilora,
-    "vblora": side_paths.vblora,
-    "vera": side_paths.vera,
-}
+ADAPTED: Mapping[str, Callable[[Tensor, Linear, int], Tensor]] = {"pvera": side_paths.vera} | {
+    function.__name__: function
+    for function in (
+        side_paths.adalora, projected.beft, rotations.boft, side_paths.c3a, projected.deft, side_paths.delora,
+        deltas.fourierft, deltas.glora, side_paths.gralora, deltas.hira, rotations.hra, side_paths.ia3,
+        projected.lily, deltas.loha, deltas.lokr, side_paths.miss, rotations.oft, projected.peanut,
+        projected.psoft, side_paths.randlora, side_paths.road, deltas.shira, projected.supertuning,
+        projected.tinylora, projected.unilora, side_paths.vblora, side_paths.vera,
+    )
+}  # fmt: skip

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.ops import dropout
 from ..tape.tape import tape_of
@@ -105,8 +106,7 @@ def mlp(x: Tensor, modules: Modules, rows: int) -> Tensor:
         del turned, inner
         return (gx if needed else None, gd, *grads)
 
-    y.node = tape.node((x, outside, *(part for layer in layers for part in (layer.a, layer.b))), back)
-    return y
+    return made(y, tape.node((x, outside, *(part for layer in layers for part in (layer.a, layer.b))), back))
 
 
 @labelled("input after dropout")

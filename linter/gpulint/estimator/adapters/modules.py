@@ -86,6 +86,12 @@ class Linear:
         return [found for found in own if found is not None]
 
     @property
+    def settings(self) -> Adapter:
+        """Those of its adapter of a type other than LoRA, which it must have."""
+        assert self.adapter is not None
+        return self.adapter
+
+    @property
     def width(self) -> int:
         """Bytes of an element of what the adapter trains; float32 where it shares all of that with other modules."""
         return next((part.e for part in self.parts.values() if part.trainable), 4)

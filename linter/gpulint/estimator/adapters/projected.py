@@ -39,14 +39,13 @@ def beft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def deft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The output in float32, less its projection on a few directions, plus a low-rank path into them."""
-    assert layer.adapter is not None
     tape, parts = tape_of(x), layer.parts
     base = product(x, layer, rows)
     e = base.e
     first = to(base, 4)
     wide = to(x, 4)
     directions = leaf(tape, parts["deft_P"])
-    if str(option(layer.adapter, "decomposition_method")) == "qr":
+    if str(option(layer.settings, "decomposition_method")) == "qr":
         right = directions = _orthogonal(directions)
     else:
         right = unary(directions, save_input=False, save_output=True)
@@ -67,10 +66,9 @@ def _orthogonal(x: Tensor) -> Tensor:
 
 def lily(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose upward half is a mixture by a router; both halves belong to several layers."""
-    assert layer.adapter is not None
     tape, router = tape_of(x), layer.parts["lily_router"]
     result = product(x, layer, rows)
-    e, count = result.e, number(layer.adapter, "num_B")
+    e, count = result.e, number(layer.settings, "num_B")
     rank = router.n // count
     down = _shared(rank * (x.n // rows), router.e)
     up = _shared(count * rank * (result.n // rows), router.e)
@@ -93,7 +91,6 @@ def _shared(n: int, e: int) -> Parameter:
 
 def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A small network over the weight's columns makes a weight to add; a float32 copy of the weight is kept."""
-    assert layer.adapter is not None
     tape, parts, n = tape_of(x), layer.parts, layer.weight.n
     result = product(x, layer, rows)
     columns = x.n // rows
@@ -102,11 +99,11 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
     hidden = linear(copy, parts["peanut_A"], columns)
     hidden = unary(hidden, save_input=False, save_output=True)
     skipped = []
-    for place in range(number(layer.adapter, "depth")):
+    for place in range(number(layer.settings, "depth")):
         skipped.append(hidden)
         hidden = linear(hidden, parts[f"peanut_encoder_{place}"], columns)
         hidden = unary(hidden, save_input=False, save_output=True)
-    for place in range(number(layer.adapter, "depth")):
+    for place in range(number(layer.settings, "depth")):
         hidden = linear(hidden, parts[f"peanut_decoder_{place}"], columns)
         hidden = add(unary(hidden, save_input=False, save_output=True), skipped.pop())
     made = linear(hidden, parts["peanut_B"], columns)
@@ -118,10 +115,9 @@ def peanut(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Singular vectors of the weight with a learned square between them."""
-    assert layer.adapter is not None
     tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
-    count = number(layer.adapter, "u")
+    count = number(layer.settings, "u")
     vector = parts.get("tinylora_v") or _shared(count, layer.width)
     between = combined(tape, (vector,), parts["tinylora_P"].n // count, tape.autocast or layer.width)
     inner = linear(to(dropout(x, layer.dropout), layer.width), parts["tinylora_A"], rows)
@@ -132,14 +128,13 @@ def tinylora(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def psoft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Singular vectors of the weight with a rotation between them, of which the identity is taken off."""
-    assert layer.adapter is not None
     tape, parts = tape_of(x), layer.parts
     result = product(x, layer, rows)
     wide = dropout(to(x, 4), layer.dropout)
     rank = parts["psoft_B"].n // (result.n // rows)
     inner = linear(wide, Parameter(rank * (x.n // rows), 4, False), rows)
     square = (inner.n // rows) ** 2
-    rotation = cayley(tape, layer.adapter, parts["psoft_R"], square, layer.width)
+    rotation = cayley(tape, layer.settings, parts["psoft_R"], square, layer.width)
     for side in "ba":
         if f"vector_{side}" in parts:
             rotation = mul(rotation, leaf(tape, parts[f"vector_{side}"]))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...models.adapter_parts import rotation_blocks
 from ...models.adapter_types import number, option
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear_wide, matmul
 from ..tape.matmuls import product as multiplied
@@ -27,7 +28,6 @@ def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
     The Cayley transform of skew-symmetric blocks is a Neumann series of `num_cayley_neumann_terms`, or solved.
     """
-    assert layer.adapter is not None
     e = x.e
     wide = to(x, layer.parts["oft_R"].e)
     rotation = _cayley_of_triangles(tape_of(x), layer, x.n // rows)
@@ -39,12 +39,11 @@ def oft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 
 def _cayley_of_triangles(tape: Tape, layer: Linear, inputs: int) -> Tensor:
-    assert layer.adapter is not None
     weight = layer.parts["oft_R"]
-    blocks, size = rotation_blocks(layer.adapter, inputs, layer.adapter.r)
-    shared = bool(option(layer.adapter, "block_share"))
+    blocks, size = rotation_blocks(layer.settings, inputs, layer.settings.r)
+    shared = bool(option(layer.settings, "block_share"))
     n = (1 if shared else blocks) * size * size
-    result = cayley(tape, layer.adapter, weight, n, weight.e)
+    result = cayley(tape, layer.settings, weight, n, weight.e)
     return combined(tape, (result,), blocks * size * size, weight.e) if shared else result
 
 
@@ -78,8 +77,7 @@ def _summed(total: Tensor, term: Tensor) -> Tensor:
     """total += 2 term: the term's gradient is a new tensor."""
     tape, n, e = tape_of(total), term.n, term.e
     y = Tensor(total.storage, n, e, view=True)
-    y.node = tape.node((total, term), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((total, term), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e))
 
 
 def solved(skew: Tensor) -> Tensor:
@@ -95,8 +93,7 @@ def solved(skew: Tensor) -> Tensor:
         tape.scratch(e * n)
         return left, right
 
-    y.node = tape.node((first, second), back)
-    return y
+    return made(y, tape.node((first, second), back))
 
 
 def add_identity(x: Tensor) -> Tensor:
@@ -114,7 +111,6 @@ def _batched(x: Tensor, blocks: Tensor) -> Tensor:
 
 def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The input times a butterfly rotation, put together as a whole matrix of inputs; outputs are scaled."""
-    assert layer.adapter is not None
     tape, parts = tape_of(x), layer.parts
     inputs, e = x.n // rows, x.e
     square = inputs * inputs
@@ -138,7 +134,6 @@ def boft(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def hra(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The weight times r Householder reflections, one after the other on a whole matrix of the inputs."""
-    assert layer.adapter is not None
     tape, u, e = tape_of(x), layer.parts["hra_u"], x.e
     inputs = x.n // rows
     square, rank = inputs * inputs, u.n // inputs
@@ -165,5 +160,4 @@ def _reflected(matrix: Tensor, unit: Tensor, inputs: int) -> Tensor:
     del doubled
     outer = multiplied(first, column, n)
     y = tape.new(n, e)
-    y.node = tape.node((matrix, outer), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((matrix, outer), lambda g: (g, tape.new(n, e)), saves=0, makes=n * e))

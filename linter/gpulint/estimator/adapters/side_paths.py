@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...models.adapter_types import kind_of, number, option
+from ..tape.backward import fresh, made
 from ..tape.indexing import gather, split, topk
 from ..tape.labels import labelled
 from ..tape.matmuls import linear, linear_wide
@@ -61,14 +62,12 @@ def _over(x: Tensor, count: Parameter) -> Tensor:
         tape.scratch(3 * e * n)
         return left, tape.new(count.n, count.e)
 
-    y.node = tape.node((x, count), back)
-    return y
+    return made(y, tape.node((x, count), back))
 
 
 def vera(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Two frozen projections that all modules share, scaled by a vector behind each. PVeRA draws between them."""
-    assert layer.adapter is not None
-    parts, name = layer.parts, kind_of(layer.adapter)
+    parts, name = layer.parts, kind_of(layer.settings)
     result = _cloned(product(x, layer, rows), layer)
     e, rank = result.e, parts[f"{name}_lambda_d"].n
     wide = to(x, parts[f"{name}_lambda_b"].e)
@@ -91,16 +90,15 @@ def _drawn(both: Tensor) -> Tensor:
 
 def vblora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """A low-rank pair whose rows are mixtures of the best `topk` vectors of a bank."""
-    assert layer.adapter is not None
-    tape, parts, count = tape_of(x), layer.parts, number(layer.adapter, "topk")
+    tape, parts, count = tape_of(x), layer.parts, number(layer.settings, "topk")
     result = product(x, layer, rows)
-    e, length = result.e, number(layer.adapter, "vector_length")
-    bank = Parameter(number(layer.adapter, "num_vectors") * length, parts["vblora_logits_A"].e, True)
+    e, length = result.e, number(layer.settings, "vector_length")
+    bank = Parameter(number(layer.settings, "num_vectors") * length, parts["vblora_logits_A"].e, True)
     bank.summed = True
     pair = []
     for side in "AB":
         logits = leaf(tape, parts[f"vblora_logits_{side}"])
-        chosen = count * logits.n // number(layer.adapter, "num_vectors")
+        chosen = count * logits.n // number(layer.settings, "num_vectors")
         best, index = topk(logits, chosen)
         vectors = gather(leaf(tape, bank), chosen * length, index)
         mixed = summed(mul(vectors, softmax(best, best.e, fused=True)), chosen * length // count)
@@ -135,17 +133,15 @@ def _norm(weight: Parameter, n: int, tape: Tape) -> Tensor:
         del scaled
         return (result,)
 
-    y.node = tape.node((weight,), back)
-    return y
+    return made(y, tape.node((weight,), back))
 
 
 def gralora(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Low-rank pairs of k x k blocks: a batched product, the ranks exchanged between blocks, another product."""
-    assert layer.adapter is not None
     parts, result = layer.parts, product(x, layer, rows)
     e = result.e
     wide = to(x, parts["gralora_A"].e)
-    count = max(1, number(layer.adapter, "gralora_k"))
+    count = max(1, number(layer.settings, "gralora_k"))
     first = _blocks(dropout(wide, layer.dropout), parts["gralora_A"], rows, count)
     second = _blocks(copied(first), parts["gralora_B"], rows, count)
     branch = scale(to(copied(second), e))
@@ -169,22 +165,20 @@ def _blocks(x: Tensor, weight: Parameter, rows: int, count: int) -> Tensor:
         right = tape.new(wn, e)
         return (tape.new(n, e) if needed else None), right
 
-    y.node = tape.node((inner, w), back)
-    return y
+    return made(y, tape.node((inner, w), back))
 
 
 def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """The inputs summed in groups of r times one block; `bat` puts a new weight together."""
-    assert layer.adapter is not None
     tape, block = tape_of(x), layer.parts["miss_block"]
-    form = option(layer.adapter, "init_weights")
+    form = option(layer.settings, "init_weights")
     if form == "bat":
         from .deltas import bat
 
         return bat(x, layer, rows)
     result = _cloned(product(x, layer, rows), layer)
     e = result.e
-    rank = block.n // (number(layer.adapter, "mini_r") if form == "mini" else result.n // rows)
+    rank = block.n // (number(layer.settings, "mini_r") if form == "mini" else result.n // rows)
     wide = dropout(to(x, block.e), layer.dropout)
     sums = _grouped(wide, rows * rank)
     if form == "mini":
@@ -199,17 +193,13 @@ def miss(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def _grouped(x: Tensor, n: int) -> Tensor:
     """A sum over the middle dimension to `n` elements: the gradient, expanded, is copied into x's layout."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    y.node = tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e)
-    return y
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 def _repeated(tape: Tape, weight: Parameter, n: int) -> Tensor:
     """A parameter repeated to `n` elements; backward sums the repeats."""
     y = tape.new(n, weight.e)
-    y.node = tape.node((weight,), lambda _: (tape.new(weight.n, weight.e),), saves=0)
-    return y
+    return made(y, tape.node((weight,), lambda _: (tape.new(weight.n, weight.e),), saves=0))
 
 
 def c3a(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -268,8 +258,7 @@ def _scaled_base(first: Parameter, second: Parameter, n: int, tape: Tape) -> Ten
         tape.scratch(2 * first.e * n)
         return tape.new(first.n, first.e), tape.new(second.n, first.e)
 
-    y.node = tape.node((first, second), back)
-    return y
+    return made(y, tape.node((first, second), back))
 
 
 def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
@@ -292,12 +281,11 @@ def ia3(x: Tensor, layer: Linear, rows: int) -> Tensor:
 
 def road(x: Tensor, layer: Linear, rows: int) -> Tensor:
     """Pairs of outputs turned: the output times one vector and its half-swapped copy times another, in float32."""
-    assert layer.adapter is not None
     tape = tape_of(x)
     result = product(x, layer, rows)
     e = result.e
     angle, length = (leaf(tape, layer.parts[name]) for name in ("road_theta", "road_alpha"))
-    if str(option(layer.adapter, "variant")) == "road_1":
+    if str(option(layer.settings, "variant")) == "road_1":
         angle, length = copied(angle), copied(length)
     columns = [mul(length, unary(angle)) for _ in range(2)]
     wide = to(result, angle.e)
@@ -322,8 +310,7 @@ def _swapped(x: Tensor) -> Tensor:
         del first
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0)
-    return y
+    return made(y, tape.node((x,), back, saves=0))
 
 
 def _wide(x: Tensor, layer: Linear) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
 from ..tape.ops import add, to
@@ -104,5 +105,4 @@ def integer(x: Tensor, layer: Linear, rows: int) -> Tensor:
         gradient.view = True
         return (gradient,)
 
-    y.node = tape.node((x,), back, saves=0, makes=e * width)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=e * width))

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import budget
 from ..estimate import ALLOCATED
 from ..memoize import Recall
-from ..sharding.bucket_shards import first_step
 from ..sharding.fsdp import shards
 from ..sharding.fsdp_state import FsdpState
 from ..sharding.sharded_state import ShardedState
-from ..sharding.streams import Gathering, sharding
+from ..sharding.streams import Gathering, first_step, sharding
 from ..sharding.wrapping import stay, wrap, wrapping
 from ..states import optimizer
 from ..states.gradients import accumulating, gradient_dtype
 from ..states.optimizer_step import step_blocks
-from ..states.order import in_order
+from ..states.parameter import in_order
 from ..states.parameters import parameters
 from ..states.storage import dtype_bytes
 from .allocator import SMALL_REQUEST, Allocator, OutOfMemory, segments

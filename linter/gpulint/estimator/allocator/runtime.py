@@ -11,7 +11,6 @@ on they rest on those that the benchmark marks as `seen` alone (docs/accuracy.md
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
@@ -26,6 +25,8 @@ from ..terms import Term, line
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
     from ...job.job import Job
+
+_TABLE = read_table(__file__, "runtime.json")
 
 
 class Overhead(NamedTuple):
@@ -89,7 +90,7 @@ def neighbours(gpu: Gpu | None) -> Neighbours:
     """
     if gpu is None or not (gpu.unified or gpu.display):
         return Neighbours((0, 0), (0, 0))
-    row = _table()["unified" if gpu.unified else "display"]
+    row = _TABLE["unified" if gpu.unified else "display"]
     drift, held = ((low * MIB, high * MIB) for low, high in (row.get("drift", (0, 0)), row["held"]))
     return Neighbours(drift, held)
 
@@ -108,7 +109,7 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
     high = context["high"] + libraries["high"]
     low = context["low"] + libraries["low"]
     sources = [f"context: {context['source']}", f"libraries: {libraries['source']}"]
-    eager, torch = _table()["context_without_lazy_loading"], _torch(job)
+    eager, torch = _TABLE["context_without_lazy_loading"], _torch(job)
     if not CUDA_12_2.at(torch):
         high += max(0, eager["high"] - context["high"])
         sources.append(f"context: {eager['source']}")
@@ -134,7 +135,7 @@ def process_overhead(gpu: Gpu | None, job: Job) -> Overhead:
 
 def _nccl(job: Job, gpu: Gpu | None, first: dict[str, Any], torch: str | None) -> tuple[int, int, list[str]]:
     """MiB of all communicators, at most, and their sources; `first` is the row of the widest one."""
-    table, sizes = _table(), groups(job)
+    table, sizes = _TABLE, groups(job)
     further, pairs = table["nccl_further"], table["nccl_all_to_all"]
     exchange = job.parallelism.expert > 1 and job.kind == "training"
     if Stack(job).runs(megatron.NAME) and job.kind == "training":
@@ -158,7 +159,7 @@ def gathering(job: Job) -> tuple[int, int]:
     """
     if job.inference is None or job.inference.engine != "vllm" or job.parallelism.tensor < 2:
         return 0, 0
-    further, first = _table()["nccl_further"], _communicator(job)
+    further, first = _TABLE["nccl_further"], _communicator(job)
     if first is None or not NCCL_2_22.at(_torch(job)):
         return 0, 0
     return first["expected"] * MIB, further["high"] * MIB
@@ -171,7 +172,7 @@ def unlinked(job: Job) -> int | None:
     """
     if not NCCL_2_22.at(_torch(job)):
         return None
-    expected: int = _table()["nccl_unlinked"]["expected"]
+    expected: int = _TABLE["nccl_unlinked"]["expected"]
     return expected * MIB
 
 
@@ -185,7 +186,7 @@ def reducing(job: Job) -> int:
         return 0
     if not NCCL_2_22.at(_torch(job)):
         return int(first["high"]) * MIB
-    each: int = max(row["high"] for row in _table()["nccl_megatron"])
+    each: int = max(row["high"] for row in _TABLE["nccl_megatron"])
     return each * MIB
 
 
@@ -254,7 +255,7 @@ def _communicator(job: Job) -> dict[str, Any] | None:
     sizes = groups(job)
     if not sizes:
         return None
-    rows: list[dict[str, Any]] = _table()["nccl" if NCCL_2_22.at(_torch(job)) else "nccl_before_2_22"]
+    rows: list[dict[str, Any]] = _TABLE["nccl" if NCCL_2_22.at(_torch(job)) else "nccl_before_2_22"]
     return next(row for row in rows if row["ranks"] == min(3, max(sizes)))
 
 
@@ -270,7 +271,7 @@ def _torch(job: Job) -> str | None:
 
 def _context(gpu: Gpu | None, torch: str | None) -> dict[str, Any]:
     """The context of a GPU's architecture, with every kernel loaded where torch is older than lazy loading."""
-    context, before = _row("context", gpu), _table()["context_before_lazy_loading"]
+    context, before = _row("context", gpu), _TABLE["context_before_lazy_loading"]
     if LAZY_LOADING.at(torch):
         return context
     row = _of_architecture(before["rows"], gpu)
@@ -279,7 +280,7 @@ def _context(gpu: Gpu | None, torch: str | None) -> dict[str, Any]:
 
 def _row(kind: str, gpu: Gpu | None) -> dict[str, Any]:
     """The row of the GPU's architecture in one of the tables."""
-    return _of_architecture(_table()[kind], gpu)
+    return _of_architecture(_TABLE[kind], gpu)
 
 
 def _of_architecture(rows: list[dict[str, Any]], gpu: Gpu | None) -> dict[str, Any]:
@@ -289,8 +290,3 @@ def _of_architecture(rows: list[dict[str, Any]], gpu: Gpu | None) -> dict[str, A
             if gpu.architecture in row["architectures"]:
                 return row
     return rows[-1]
-
-
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "runtime.json")

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.norms import NORMS
+from ..tape.backward import fresh, made
 from ..tape.indexing import cat, expand, gather, resized, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
-from ..tape.ops import contiguous, copied, leaf, made, mul, relayout, to
+from ..tape.ops import contiguous, copied, leaf, mul, relayout, to
 from ..tape.tape import tape_of
 from ..tape.tensor import Tensor
-from .image_tokens import ImageTokens, image_token_projector
-from .naflex import Naflex, unshuffled
+from .image_tokens import ImageTokens, Naflex, image_token_projector, unshuffled
 from .vision_encoder import VisionEncoder
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ def gemma3(layers: VisionEncoder, found: Features) -> Tensor:
     """Gemma 3: patches laid out as pictures, averaged, normed and multiplied with a matrix."""
     tape, rows = tape_of(found.read), layers.vision.token_rows
     laid = contiguous(found.read)
-    n, was, e = laid.n // layers.rows * rows, laid.n, laid.e
-    kept = laid.storage
-    pooled = made(tape.new(n, e), tape.node((laid,), lambda _, _kept=kept: (tape.new(was, e),)))
+    pooled = fresh(tape.new(laid.n // layers.rows * rows, laid.e), laid, laid.storage)
     h = NORMS["gemma"](pooled, layers.outside.require("mm_soft_emb_norm"), rows)
     return linear(h, layers.outside.require("mm_input_projection_weight").weight, rows)
 
@@ -212,20 +210,13 @@ def glm4v(layers: VisionEncoder, found: Features) -> Tensor:
 
 
 PROJECTORS: dict[str, Callable[[VisionEncoder, Features], Tensor | tuple[Tensor, ...]]] = {
-    "merger": merger,
-    "llava": llava,
-    "any_resolution": any_resolution,
-    "connector": connector,
-    "soft": image_token_projector,
-    "halved": halved,
-    "unshuffled": unshuffled,
-    "gemma3": gemma3,
-    "linear": linear_alone,
-    "shuffled": shuffled,
-    "mistral3": mistral3,
-    "llama4": llama4,
-    "glm4v": glm4v,
-}
+    "soft": image_token_projector, "linear": linear_alone,
+} | {
+    projector.__name__: projector
+    for projector in (
+        merger, llava, any_resolution, connector, halved, unshuffled, gemma3, shuffled, mistral3, llama4, glm4v,
+    )
+}  # fmt: skip
 
 ENCODERS: dict[str, type[VisionEncoder]] = {"soft": ImageTokens, "unshuffled": Naflex}
 """Encoders that are written otherwise than `VisionEncoder`, by the projector that reads them."""

@@ -14,17 +14,18 @@ from ..adapters.linear import project
 from ..layers.activation import activation
 from ..layers.mixers.convolution import convolve, convolved
 from ..layers.norms import NORMS
+from ..tape.backward import made
 from ..tape.indexing import window
 from ..tape.labels import labelled
-from ..tape.ops import add, dropout, leaf, made, needs_gradient
+from ..tape.ops import add, dropout, leaf, needs_gradient
 from ..tape.tape import tape_of
+from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from ..adapters.modules import Linear, Modules
     from ..layers.dims import LayerDims
     from ..layers.state import ReplayState
     from ..tape.tape import Tape
-    from ..tape.tensor import Tensor
 
 
 class SpeechFrames(NamedTuple):
@@ -103,3 +104,28 @@ def _positions(x: Tensor, dims: LayerDims, outside: Modules) -> Tensor:
     longer = dims.batch * dims.hidden * (dims.length + (taps % 2 == 0))
     y = convolved(x, weight, outside.require("pos_conv_embed.conv.bias").weight, longer)
     return activation("gelu")(window(y, x.n) if taps % 2 == 0 else y)
+
+
+@labelled("heard")
+def audio_features(tape: Tape, dims: LayerDims, state: ReplayState, outside: Modules) -> tuple[Tensor, Tensor]:
+    """Whisper: two convolutions over mel frames, the second of stride 2, then a fixed table of positions.
+
+    The features have the width of the weights; the caller holds them until the loss is there.
+    """
+    first, second = outside.require("encoder.conv1"), outside.require("encoder.conv2")
+    bins = first.weight.n // (dims.hidden * KERNEL)
+    features = tape.new(2 * dims.rows * bins, first.weight.e)
+    h = convolve(features, first, 2 * dims.rows * dims.hidden)
+    if dims.inputs_require_grad and h.node is None:
+        tape.source(h)
+    h = activation("gelu")(h)
+    words = activation("gelu")(convolve(h, second, dims.rows * dims.hidden))
+    state.held_by_forward.append(features.storage)
+    del h, features
+    where = outside.require("encoder.embed_positions")
+    h = add(words, tape.new(dims.length * dims.hidden, where.weight.e))
+    return dropout(h, dims.dropout.embedding), words
+
+
+KERNEL = 3
+"""Taps of both convolutions (transformers 5.23 modeling_whisper.py WhisperEncoder)."""

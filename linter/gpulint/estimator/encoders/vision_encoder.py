@@ -17,10 +17,11 @@ from ..layers.attention.heads import Heads
 from ..layers.attention.kernels import attend
 from ..layers.attention.rope import ROPES, Table, half_wide
 from ..layers.norms import NORMS
+from ..tape.backward import fresh
 from ..tape.indexing import cat, embedding, expand, gather, split, window
 from ..tape.labels import labelled
 from ..tape.matmuls import linear
-from ..tape.ops import add, contiguous, leaf, made, mul, relayout, summed, to
+from ..tape.ops import add, contiguous, leaf, mul, relayout, summed, to
 from ..tape.tape import tape_of
 
 if TYPE_CHECKING:
@@ -177,10 +178,7 @@ class VisionEncoder:
     def _sampled(self, tape: Tape, where: Linear, n: int) -> Tensor:
         """Positions sampled for each patch from a float32 copy of the table, back in the table's width."""
         wide, grid = to(leaf(tape, where.weight), 4), tape.new(2 * self.rows, 4)
-        size = wide.n
-        kept = (wide.storage, grid)
-        y = made(tape.new(n, 4), tape.node((wide,), lambda _, _kept=kept: (tape.new(size, 4),)))
-        return to(y, where.weight.e)
+        return to(fresh(tape.new(n, 4), wide, (wide.storage, grid)), where.weight.e)
 
     @labelled("cosines and sines")
     def _table(self, tape: Tape, h: Tensor) -> Table:

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..evaluation import evaluating, scored
-from ..loaded_model import loaded_model
-from ..normalize import as_run
+from ..loaded_model import as_run, loaded_model
 from ..states.stage import pipeline
 from .tensors import tensors
 

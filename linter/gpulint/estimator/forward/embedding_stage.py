@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..adapters.embedding import adapted_embeds
-from ..adapters.linear import project
-from ..layers.layer_inputs import LayerInputs
+from ..adapters.linear import adapted_embeds, project
+from ..layers.layer_inputs import LayerInputs, layer_inputs, layer_tokens
 from ..layers.norms import NORMS
-from ..layers.per_layer_inputs import layer_inputs, layer_tokens
 from ..states.buffers.stable_embedding import NORM as STABLE
 from ..tape.indexing import embedding
 from ..tape.labels import labelled

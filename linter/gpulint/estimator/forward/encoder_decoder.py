@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..encoders.audio import audio_features
+from ..encoders.speech_frames import audio_features
 from ..layers.families.encoder_decoder import StackLayer
 from ..layers.layer_inputs import StackInputs
 from ..layers.norms import NORMS
@@ -104,7 +104,7 @@ def _begun(
 def _padding(tape: Tape, network: EncoderDecoder) -> Tensor | None:
     """The encoder's mask of a padded batch: one byte a position, spread over the queries."""
     dims = network.dims
-    padded = dims.padded and dims.attention.implementation == "sdpa" and not network.audio
+    padded = dims.job.padded and dims.attention.implementation == "sdpa" and not network.audio
     return tape.new(network.first.dims.rows, 1) if padded else None
 
 

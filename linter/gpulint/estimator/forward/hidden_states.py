@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from ..layers.decoder import DecoderLayer
+from ..layers.layer_inputs import slice_of
 from ..layers.norms import normed
-from ..layers.per_layer_inputs import slice_of
 from ..tape.labels import labelled
 from ..tape.ops import gathered
 from .embedding_stage import embedding_stage

@@ -34,7 +34,7 @@ def mask(tape: Tape, dims: LayerDims, window: int | None, e: int) -> Tensor | No
     implementation, size = dims.attention.implementation, dims.length * dims.keys
     cuts = window is not None and dims.length >= window
     if dims.arch.encoder:
-        if not dims.padded and not cuts:
+        if not dims.job.padded and not cuts:
             return None
         if window is not None:
             return tape.new(dims.batch * size, e) if implementation == "eager" else tape.new(size, 1)
@@ -46,7 +46,7 @@ def mask(tape: Tape, dims: LayerDims, window: int | None, e: int) -> Tensor | No
         return tape.new(dims.batch * size, e)
     if implementation != "sdpa":
         return None
-    if dims.padded or _images_see_all(dims, window):
+    if dims.job.padded or _images_see_all(dims, window):
         return tape.new(dims.batch * size, 1)
     if dims.arch.masked or dims.keys > dims.length or cuts:
         return tape.new(size, 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..encoders.vision_dims import vision_dims
 from ..estimate import NotEstimable
-from ..inputs.encoder_decoder import has_audio, is_encoder_decoder, source_length, target_length
+from ..inputs.objectives import has_audio, is_encoder_decoder, source_length, target_length
 from ..layers.resolve import resolve
 
 if TYPE_CHECKING:

@@ -7,15 +7,18 @@ A job without a framework runs Transformers' modelling code.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
 from ...upstream import megatron, torchtune
+from ...upstream.prime_rl import OWN_MODELS
 from ...upstream.stack import Stack
 
 if TYPE_CHECKING:
     from ...job.job import Job
+
+
+_TABLE: dict[str, dict[str, Any]] = read_table(__file__, "frameworks.json")
 
 
 class Framework(NamedTuple):
@@ -62,17 +65,12 @@ class Framework(NamedTuple):
 TRANSFORMERS = Framework(of_transformers=True)
 
 
-@cache
-def _table() -> dict[str, dict[str, Any]]:
-    return read_table(__file__, "frameworks.json")
-
-
 def framework(job: Job) -> Framework:
     """The traits of the job's framework at its release; those of Transformers where none is native."""
     stack = Stack(job)
     if not stack.native:
         return TRANSFORMERS
-    found = Framework(**_table()[job.framework or ""])
+    found = Framework(**_TABLE[job.framework or ""])
     return found._replace(
         copies_logits=stack.does(megatron.COPIES_LOGITS),
         gates_apart=stack.does(megatron.GATES_APART),
@@ -88,3 +86,21 @@ def of_transformers(job: Job) -> bool:
 def without_unknown(job: Job) -> Job:
     """The job without a framework that nobody knows: what runs is Transformers' models and training loop."""
     return replace(job, framework=None) if job.framework and not Stack(job).framework else job
+
+
+MIXER_PACKAGES = {
+    "delta": "flash-linear-attention",
+    "kimi_delta": "flash-linear-attention",
+    "mamba": "mamba-ssm",
+    "mamba2": "mamba-ssm",
+    "mamba2_scaled": "mamba-ssm",
+}
+"""By the mixer of layers that do not attend (`mixer.MIXERS`)."""
+
+ACTIVATION_PACKAGES = {"xielu": "xielu"}
+"""By the activation function (transformers 5.23 activations.py XIELUActivation)."""
+
+
+def runs_own_model(job: Job, model_type: str) -> bool:
+    """Whether prime-rl runs its own code of a model (`impl` auto) and not that of Transformers."""
+    return Stack(job).does(OWN_MODELS, model_type)

@@ -6,11 +6,13 @@ one. A tower without reads what the processor resizes an image to.
 
 from __future__ import annotations
 
-from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
+from ...upstream import nemo_automodel, verl
+from ...upstream.stack import Stack
+from ...upstream.transformers import STEP_BATCHES_AT_ONCE
 from ..frameworks.frameworks import of_transformers
 from . import anyres
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from ...job.job import Job
     from ...models.model import Model, Tensor
     from .anyres import Cut
+
+_TABLE: dict[str, dict[str, Any]] = read_table(__file__, "encoders.json")
+
 
 PIXELS = 768 * 768
 """An image's size where nobody states it and the tower reads any (LLaMA-Factory's default `image_max_pixels`)."""
@@ -142,14 +147,9 @@ class ImageInputs(NamedTuple):
         return self.images * self.patches
 
 
-@cache
-def _tables() -> dict[str, dict[str, Any]]:
-    return read_table(__file__, "encoders.json")
-
-
 def vision_spec(model: Model) -> VisionSpec | None:
     """How the model reads images; None where it reads none or that is not written down here."""
-    row = _tables()["models"].get(model.model_type)
+    row = _TABLE["models"].get(model.model_type)
     found = VisionSpec(**row) if row is not None else None
     return found if found is not None and encoder_spec(model, found) is not None else None
 
@@ -159,7 +159,7 @@ def encoder_spec(model: Model, found: VisionSpec) -> EncoderSpec | None:
 
     Its own type is that of a tower of its own name, the whole model's, or either with `_vision` behind it.
     """
-    stated, rows = str(vision(model).get("model_type") or found.tower), _tables()["towers"]
+    stated, rows = str(vision(model).get("model_type") or found.tower), _TABLE["towers"]
     row = rows.get(stated) or (rows.get(found.tower) if stated.startswith((found.tower, model.model_type)) else None)
     return None if row is None or not _patches(model) or not stacks(model) else EncoderSpec(**row)
 
@@ -340,3 +340,23 @@ def _patches(model: Model) -> list[Tensor]:
 
 def _named(model: Model, end: str) -> list[Tensor]:
     return [tensor for tensor in model.tensors if tensor.role == "vision" and tensor.name.endswith(end)]
+
+
+def of_trainer(job: Job) -> bool:
+    """Whether Transformers' Trainer runs the steps, or one made of it (TRL, LLaMA-Factory, axolotl, ms-swift)."""
+    stack = Stack(job)
+    return of_transformers(job) and not (stack.does(nemo_automodel.BATCHES_IN_TURN) or stack.does(verl.BATCHES_IN_TURN))
+
+
+def waiting(job: Job, model: Model, sequences: int) -> tuple[int, int]:
+    """Bytes of the pixels of a micro batch of `sequences`, and of those of the others of its step.
+
+    4 b images pixels, and 8 bytes for every pixel of a mask; the optimizer steps beside all of them.
+    """
+    found = image_inputs(job, model, sequences) if sequences else None
+    if found is None or not of_trainer(job):
+        return 0, 0
+    size = found.images * (4 * found.pixels + 8 * found.masked)
+    # accelerate's loader has put them on the GPU by then (data_loader.py `__iter__`)
+    others = job.gradient_accumulation_steps - 1 if Stack(job).does(STEP_BATCHES_AT_ONCE) else 0
+    return size, size * max(0, others)

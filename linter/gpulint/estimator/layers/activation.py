@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.ops import add, bounded, leaf, mul, power, scale, shift, sub, to, unary
 from ..tape.tape import tape_of
@@ -63,8 +64,7 @@ def gelu_bloom(x: Tensor) -> Tensor:
         tape.scratch(4 * n * e)
         return (tape.new(n, e),)
 
-    y.node = tape.node((x,), back)
-    return y
+    return made(y, tape.node((x,), back))
 
 
 XIELU = "xielu"
@@ -73,9 +73,7 @@ XIELU = "xielu"
 
 def xielu(modules: Modules) -> Callable[[Tensor], Tensor]:
     """xIELU in Python, with two trained numbers (Apertus, `_xielu_python`); autocast runs expm1 in float32."""
-    positive, negative = modules.leaf("alpha_p"), modules.leaf("alpha_n")
-    assert positive is not None
-    assert negative is not None
+    positive, negative = modules.require("alpha_p"), modules.require("alpha_n")
 
     def _expm1(x: Tensor, wide: int) -> Tensor:
         return unary(to(bounded(x), wide), save_input=False, save_output=True)
@@ -102,8 +100,7 @@ def where(chosen: Tensor, a: Tensor, b: Tensor) -> Tensor:
     def back(_: Tensor, _kept: object = chosen) -> tuple[Tensor, Tensor]:
         return tape.new(n, e), tape.new(n, e)
 
-    y.node = tape.node((a, b), back)
-    return y
+    return made(y, tape.node((a, b), back))
 
 
 @labelled(part="vision tower")

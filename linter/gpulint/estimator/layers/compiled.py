@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import fresh, made
 from ..tape.labels import labelled
 from ..tape.tape import tape_of
 
@@ -37,8 +38,7 @@ def norm(x: Tensor, module: Linear | None, rows: int) -> Tensor:
         gw = tape.new(weight.n, weight.e) if weight is not None and weight.trainable else None
         return gx, gw, tape.new(bias.n, bias.e) if bias is not None and bias.trainable else None
 
-    y.node = tape.node((x, weight, bias), back)
-    return y
+    return made(y, tape.node((x, weight, bias), back))
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
@@ -49,20 +49,12 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     def back(_: Tensor, _kept: object = (gate.storage, up.storage)) -> tuple[Tensor, Tensor]:
         return tape.new(n, e), tape.new(n, e)
 
-    y.node = tape.node((gate, up), back)
-    return y
+    return made(y, tape.node((gate, up), back))
 
 
 def activation(x: Tensor) -> Tensor:
     """Any activation function as one kernel: saves x."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    y.node = tape.node((x,), back)
-    return y
+    return fresh(tape_of(x).new(x.n, x.e), x, x.storage)
 
 
 def rope(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
@@ -71,11 +63,4 @@ def rope(q: Tensor, k: Tensor, table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _turned(x: Tensor, table: Table) -> Tensor:
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = (table.cos, table.sin)) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    y.node = tape.node((x,), back)
-    return y
+    return fresh(tape_of(x).new(x.n, x.e), x, (table.cos, table.sin))

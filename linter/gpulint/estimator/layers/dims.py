@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ...job.job import Job
     from ...models.arch_spec import ArchSpec
+    from ...upstream.stack import Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,6 @@ class MixerDims:
     kernels           their library's kernels take the place of the composite path
     state             elements of the largest recurrent state of a sequence, over all ranks
     groups, chunk     groups of B and C, and tokens of a chunk, of a state space
-    sums_products     generation's scan sums products that are written out, and does not contract by einsum
-    names_products    the first of those products has a name until the scan is through
     block             tokens of a block of lightning attention
     negative          beta of a delta rule may reach 2 (`linear_allow_neg_eigval`)
     bounded_decay     Kimi delta attention bounds its decays (`kda_safe_gate`)
@@ -117,8 +117,6 @@ class MixerDims:
     state: int
     groups: int
     chunk: int
-    sums_products: bool
-    names_products: bool
     block: int
     negative: bool
     bounded_decay: bool
@@ -143,25 +141,20 @@ class LossDims:
     """The output head and the loss.
 
     kernel           the loss kernel that runs (`Loss.kernel`);  own  the framework's own loss, "" for none
-    task             cross_entropy, log_probabilities, score, or the name of a task;  objective  the job's
+    task             cross_entropy, log_probabilities, score, or the name of a task
     upcast           where 16-bit logits become float32: in the `loss`, in the `model`, or `never`
     never_upcast     the job itself says never
     shifted          logits are copied to drop each sequence's last token; else labels are padded
     compiled         torch.compile is over upcast and cross entropy
     copies_logits    the framework's loss makes a float32 copy beside float32 logits
-    logits, chunk    what a chunked loss holds (`Loss.logits`), and the tokens of a chunk
-    log_softmax      how log-probabilities are made (`Loss.log_softmax`)
     softcap          logits are capped behind the head;  normed_head  the head's rows are normalised in every pass
     gathers_logits   every rank gathers the logits of the whole vocabulary
-    unused_logits    the loss does not use the logits that the model makes
     kept             how long the training loop names the logits: to the end of its `step`, until the `next` step's are
                      there, or not at all
     keeps_graph      and with them the graph of the step before
     temperature, entropies, means   what TRL makes of whole logits (frameworks/trl.py)
     reference        passes of a reference model without gradients before backward
-    reference_apart  it is a model of its own, which runs while the policy's logits have a name
-    reference_requires_grad   its weights want gradients
-    target_length    tokens of the text that sound is aligned with
+    reference_requires_grad   weights of a reference that is a model of its own want gradients
     unsloth_bytes    bytes that a chunk's float32 logits may take in Unsloth's loss, None for all of them at once
     unsloth_nearest  chunks are rounded to the nearest multiple, and not up
     scales_in_place, needless_gradients   of prime-rl's head: logits are scaled in their own bytes; gradients are made
@@ -171,28 +164,21 @@ class LossDims:
     kernel: str
     own: str
     task: str
-    objective: str
     upcast: str
     never_upcast: bool
     shifted: bool
     compiled: bool
     copies_logits: bool
-    logits: str
-    chunk: int | None
-    log_softmax: str
     softcap: bool
     normed_head: bool
     gathers_logits: bool
-    unused_logits: bool
     kept: str
     keeps_graph: bool
     temperature: str
     entropies: bool
     means: bool
     reference: int
-    reference_apart: bool
     reference_requires_grad: bool
-    target_length: int
     unsloth_bytes: int | None
     unsloth_nearest: bool
     scales_in_place: bool
@@ -250,13 +236,16 @@ class SoundDims:
 class LayerDims:
     """One micro step on one rank.
 
+    job          for what is computed just as it is stated: a size, a switch, the name of a way; what follows from that
+                 and a release, a framework or the model is one of the dims
+    stack        for what a release does at one place: `dims.stack.does(row)`
     model_id     the model, for messages
     arch         how the architecture's layers are written;  block  the framework's decoder layer, "" for the arch's
     batch        sequences;  length  positions of each on this rank: context parallelism divides them
     rows         tokens, batch x length;  keys  positions that a sequence attends to: with a prefix more than its own
     scored       tokens that get logits
     stream_rows  tokens of the residual stream between layers, which sequence parallelism divides over
-    sequence_shards  ranks;  tensor  ranks of tensor parallelism
+    sequence_shards  ranks
     hidden       width of the residual stream;  vocabulary  words of the whole model, of which this
                  rank's embedding table has vocabulary_rows;  embedding_e  bytes of an element of it
     layers       decoder layers;  windows  positions that each attends to, None for all;  layer_types  their types
@@ -264,16 +253,17 @@ class LayerDims:
                  the tables of full-attention layers and, where they have their own, of sliding ones
     shared_keys  layers whose keys and values later ones read;  sparse_gates  layers whose gate keeps its largest values
     activation   the MLP's activation function;  gate_apart  it is a tensor of its own though layers are fused
-    autocast     bytes of an element under autocast, 0 without;  padded  batches have a padding mask
+    autocast     bytes of an element under autocast, 0 without
     attends      any layer has keys
     compiled     torch.compile, or a framework's own kernels, fuse pointwise operations
     fused        what Liger's kernels replace;  xielu_kernel  xIELU has a kernel
-    float_residual   the residual stream is float32;  float16_weights  the weights are float16
+    float_residual   the residual stream is float32
     inputs_require_grad  the layers' inputs want a gradient whatever they come from
     streams, scales_output   AltUp's copies of the residual stream; whether it scales the first one
-    caches_as_tuples  keys and values are returned as tuples, which accelerate makes float32
     """
 
+    job: Job
+    stack: Stack
     model_id: str
     arch: ArchSpec
     block: str
@@ -284,7 +274,6 @@ class LayerDims:
     scored: int
     stream_rows: int
     sequence_shards: int
-    tensor: int
     hidden: int
     vocabulary: int
     vocabulary_rows: int
@@ -299,17 +288,14 @@ class LayerDims:
     activation: str
     gate_apart: bool
     autocast: int
-    padded: bool
     attends: bool
     compiled: bool
     fused: frozenset[str]
     xielu_kernel: bool
     float_residual: bool
-    float16_weights: bool
     inputs_require_grad: bool
     streams: int
     scales_output: bool
-    caches_as_tuples: bool
     attention: AttentionDims
     dropout: DropoutDims
     experts: ExpertDims

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.indexing import split
 from ..tape.labels import labelled
 from ..tape.ops import contiguous
@@ -39,8 +40,7 @@ def norm(x: Tensor, module: Linear | None, rows: int, in_place: bool) -> Tensor:
             del partial
         return (gx if needed else None, gw)
 
-    y.node = tape.node((x, weight), back)
-    return y
+    return made(y, tape.node((x, weight), back))
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
@@ -53,8 +53,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
         return (Tensor(first, gate_n, e, view=True), Tensor(second, up_n, e, view=True))
 
     gate_n, up_n, e = gate.n, up.n, gate.e
-    y.node = tape.node((gate, up), back)
-    return y
+    return made(y, tape.node((gate, up), back))
 
 
 def gated_fused(both: Tensor) -> Tensor:

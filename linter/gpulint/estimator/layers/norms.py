@@ -178,19 +178,10 @@ def unchanged(x: Tensor, module: Linear | None, rows: int) -> Tensor:  # noqa: A
 BARE = ("rms_bare", "layer_bare")
 """Norms without a weight."""
 
-NORMS: dict[str, Norm] = {
-    "none": unchanged,
-    "rms": rms,
-    "rms_wide": rms_wide,
-    "t5": t5,
-    "rms_cast": rms_cast,
-    "rms_bare": rms_bare,
-    "rms_nested": rms_nested,
-    "rms_float": rms_float,
-    "gemma": gemma,
-    "cohere": cohere,
-    "layer": layer,
-    "layer_each": layer_each,
-    "layer_bare": layer_bare,
-    "layer_plus_one": layer_plus_one,
-}
+NORMS: dict[str, Norm] = {"none": unchanged} | {
+    norm.__name__: norm
+    for norm in (
+        rms, rms_wide, t5, rms_cast, rms_bare, rms_nested, rms_float, gemma, cohere, layer, layer_each, layer_bare,
+        layer_plus_one,
+    )
+}  # fmt: skip

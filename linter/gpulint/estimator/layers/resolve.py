@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
 from ...models.remote import normed_head
 from ...upstream import prime_rl as upstream_prime_rl
-from ...upstream import torch, torchtitan, transformers
+from ...upstream import torch, torchtitan
 from ...upstream import unsloth as upstream_unsloth
 from ...upstream.stack import Stack
 from ...upstream.transformers_models import REPEATED_KEYS
 from ..adapters.lora_kernels import lora_kernels
 from ..adapters.modules import ModuleOptions, Packing
 from ..estimate import NotEstimable
-from ..frameworks import attention, kernels, prime_rl, unsloth
-from ..frameworks.compiling import remade_attention, traced
-from ..frameworks.frameworks import framework, of_transformers
-from ..frameworks.release import checkpoints, packed, reentrant
-from ..frameworks.trl import trl
+from ..frameworks import attention, unsloth
+from ..frameworks.attention import remade_attention, traced
+from ..frameworks.frameworks import ACTIVATION_PACKAGES, MIXER_PACKAGES, framework, of_transformers, runs_own_model
+from ..frameworks.release import checkpoints, packed, reentrant, trl
 from ..inputs.image_inputs import deep_layers, vision_spec
-from ..inputs.objectives import UNPAIRED
-from ..inputs.speech import frames
-from ..inputs.virtual_tokens import lengthened
+from ..inputs.objectives import UNPAIRED, frames, lengthened
 from ..states import low_precision
 from ..states.gradients import accumulating, units_reduce
 from ..states.parameters import parameters
@@ -33,6 +30,7 @@ from ..states.quantization import effective_quantization
 from ..states.reference import wants_gradients
 from ..tape.options import Options
 from . import config_dims
+from .config_dims import Facts, facts_of
 from .dims import (
     AttentionDims,
     CheckpointDims,
@@ -44,7 +42,6 @@ from .dims import (
     PromptDims,
     SoundDims,
 )
-from .facts import Facts, facts_of
 from .weights import ModelWeights
 
 if TYPE_CHECKING:
@@ -128,6 +125,8 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
     words = weights.outside().role("embedding")
     heads = _attention(facts, weights, implementation)
     return LayerDims(
+        job=job,
+        stack=facts.stack,
         model_id=model.id,
         arch=arch,
         block=facts.framework.block,
@@ -138,7 +137,6 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
         scored=facts.batch * -(-max(1, facts.objective.scored) // max(1, plan.context)),
         stream_rows=-(-rows // shards),
         sequence_shards=shards,
-        tensor=plan.tensor,
         hidden=shape.hidden,
         vocabulary=shape.vocabulary,
         vocabulary_rows=config_dims.vocabulary_rows(facts.items),
@@ -153,17 +151,14 @@ def _dims(facts: Facts, weights: ModelWeights, implementation: str) -> LayerDims
         activation=config_dims.activation(config) or arch.activation or shape.activation,
         gate_apart=facts.framework.gates_apart,
         autocast=2 if job.precision.autocast else 0,
-        padded=job.padded,
         attends=not shape.layer_kv_heads or any(shape.layer_kv_heads),
         compiled=compiled,
         fused=attention.fused_operations(job, arch),
-        xielu_kernel=facts.stack.runs(kernels.ACTIVATIONS["xielu"]),
+        xielu_kernel=facts.stack.runs(ACTIVATION_PACKAGES["xielu"]),
         float_residual=arch.residual_float and bool(config.get("residual_in_fp32", True)),
-        float16_weights=job.weights.dtype == "float16",
         inputs_require_grad=_inputs_require_grad(facts),
         streams=int(config.get("altup_num_inputs") or 4) if arch.order == "altup" else 1,
         scales_output=bool(config.get("altup_correct_scale", True)),
-        caches_as_tuples=facts.stack.does(transformers.CACHE_TUPLES),
         attention=heads,
         dropout=config_dims.dropout(arch, config, facts.framework.dropout),
         experts=_experts(facts, compiled),
@@ -224,7 +219,7 @@ def _experts(facts: Facts, compiled: bool) -> ExpertDims:
         grouped=version.grouped_experts,
         indexed=version.indexed_experts,
         copied=version.copied_experts,
-        token_choice=gated and (facts.stack.runs(torchtitan.NAME) or prime_rl.own(job, model.model_type)),
+        token_choice=gated and (facts.stack.runs(torchtitan.NAME) or runs_own_model(job, model.model_type)),
         # torchtitan compiled whole blocks before 0.2.1 (#1895)
         weighted_in_graph=compiled and facts.stack.does(torchtitan.WHOLE_BLOCKS),
         divided=job.parallelism.expert > 1,
@@ -233,14 +228,12 @@ def _experts(facts: Facts, compiled: bool) -> ExpertDims:
 
 def _mixer(facts: Facts) -> MixerDims:
     config, arch, stack = facts.config, facts.arch, facts.stack
-    scans, package = arch.mixer.startswith("mamba2"), kernels.MIXERS.get(arch.mixer)
+    scans, package = arch.mixer.startswith("mamba2"), MIXER_PACKAGES.get(arch.mixer)
     return MixerDims(
         kernels=package is not None and stack.runs(package),
         state=max(facts.model.shape.recurrent_states, default=0),
         groups=config_dims.first_of(config, config_dims.GROUP_FIELDS, arch.scan_groups) if scans else 0,
         chunk=config_dims.first_of(config, config_dims.CHUNK_FIELDS, arch.scan_chunk) if scans else 0,
-        sums_products=not stack.does(transformers.EINSUM_SCAN),
-        names_products=stack.does(transformers.NAMED_PRODUCT),
         block=int(config.get("block_size") or config_dims.BLOCK) if arch.mixer == "lightning" else 0,
         negative=bool(config.get("linear_allow_neg_eigval", True)),
         bounded_decay=bool(config.get("kda_safe_gate", True)),
@@ -273,28 +266,21 @@ def _loss(facts: Facts) -> LossDims:
         kernel=kernel,
         own="" if never else facts.framework.loss,  # which takes float32 logits
         task=facts.objective.loss,
-        objective=job.objective,
         upcast=own.upcast or facts.release.upcast,
         never_upcast=never,
         shifted=facts.release.shifted,
         compiled=job.compile if own.compiled is None else own.compiled,
         copies_logits=facts.framework.copies_logits,
-        logits=own.logits,
-        chunk=own.chunk,
-        log_softmax=own.log_softmax,
         softcap=bool(facts.config.get("final_logit_softcapping", arch.logits_softcap)) and not caps,
         normed_head=job.kind == "training" and normed_head(model.config, model.id),
         gathers_logits=job.parallelism.tensor > 1 and not own.parallel,
-        unused_logits=own.logits_unused,
         kept={True: "next", "step": "step"}.get(own.kept, ""),
         keeps_graph=facts.framework.keeps_logits and not job.longest_batch_first,
         temperature=release_of_trl.temperature,
         entropies=release_of_trl.entropies,
         means=release_of_trl.means,
         reference=(2 if again else 1) if facts.objective.reference else 0,
-        reference_apart=job.rl.reference_apart,
         reference_requires_grad=wants_gradients(job),
-        target_length=job.target_length or 0,
         unsloth_bytes=chunk_bytes,
         unsloth_nearest=nearest,
         scales_in_place=not upstream_prime_rl.TEMPERATURE_A_TOKEN.at(version),

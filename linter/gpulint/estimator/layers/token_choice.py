@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import fresh, made
 from ..tape.indexing import gather
 from ..tape.labels import labelled
 from ..tape.matmuls import grouped_linear
-from ..tape.ops import add, leaf, made, mul, scale, to
+from ..tape.ops import add, leaf, mul, scale, to
 from ..tape.tape import tape_of
 from ..tape.tensor import Parameter, Tensor
 from .activation import activation
@@ -38,9 +39,7 @@ def grouped(x: Tensor, weights: Tensor, chosen: Tensor, modules: Modules, dims: 
     rows = gather(x, count * dims.hidden, order)
     y = _experts(rows, modules, dims, tape)
     y = _weighted(y, scores) if dims.experts.weighted_in_graph else to(mul(to(y, 4), scores), x.e)
-    summed = tape.new(x.n, x.e)
-    n, e = y.n, y.e
-    result = made(summed, tape.node((y,), lambda _, _kept=order: (tape.new(n, e),)))
+    result = fresh(tape.new(x.n, x.e), y, order)
     del chosen, rows
     return result
 
@@ -79,7 +78,7 @@ def _copy(x: Tensor, kept: bool = True) -> Tensor:
     """A tensor of x's size whose gradient is one too; without `kept` a view of x (a slice)."""
     tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e) if kept else Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return fresh(y, x)
 
 
 def _gated(x: Tensor, modules: Modules, dims: LayerDims, count: int) -> Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
-from ..tape.ops import dropout, made
+from ..tape.backward import made
+from ..tape.ops import dropout
 from ..tape.rows import softmax
 from ..tape.tensor import count_as_logits
 
@@ -30,7 +31,7 @@ def ctc(h: Tensor, head: Linear, context: LossContext) -> Tensor:
     context.enter()
     mask = tape.new(dims.batch * dims.sound.samples, 8)
     probabilities = softmax(logits, 4)
-    states = dims.batch * dims.length * (2 * dims.loss.target_length + 1)
+    states = dims.batch * dims.length * (2 * (dims.job.target_length or 0) + 1)
     alpha = tape.new(states, 4)
     n = probabilities.n
 

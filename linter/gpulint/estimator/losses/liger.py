@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.tensor import Parameter, Tensor
 
@@ -20,8 +21,7 @@ def cross_entropy(logits: Tensor, tape: Tape) -> Tensor:
         return (Tensor(kept, n, e, view=True),)
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((logits,), back)
-    return loss
+    return made(loss, tape.node((logits,), back))
 
 
 @labelled(part="Liger head and loss")

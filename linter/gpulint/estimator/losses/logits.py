@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..inputs.objectives import PAIRED, TASKS, UNPAIRED
+from ..tape.backward import fresh
 from ..tape.indexing import shortened, window
 from ..tape.labels import labelled
 from ..tape.ops import contiguous, to
@@ -49,7 +50,7 @@ def loss_of(handed: list[Tensor], context: LossContext) -> Tensor:
     state.returns_logits = False
     tape.clear_casts()
     tape.enter(context.segment + 1)
-    wide = dims.autocast or dims.loss.log_softmax == "float32"
+    wide = dims.autocast or dims.job.loss.log_softmax == "float32"
     found.append(to(found[0], 4) if wide else found[0])
     del found[0]
     return of_answers(found, context)
@@ -71,13 +72,13 @@ def _within(h: Tensor, context: LossContext) -> Tensor:
     own = LOSSES.get((dims.loss.own, kernel))
     if own is not None and (dims.loss.task == "cross_entropy" or _own_probabilities(dims)):
         return own(h, context.head, context)
-    if kernel in HEADED or (kernel == "chunked" and dims.loss.logits in FUSED):
+    if kernel in HEADED or (kernel == "chunked" and dims.job.loss.logits in FUSED):
         context.enter()
         held = shifted_labels(dims, context.tape)
         loss = fused(kernel, h, context.head, rows, context)
         del held
         return loss
-    if kernel == "chunked" and dims.loss.logits == "pieces":
+    if kernel == "chunked" and dims.job.loss.logits == "pieces":
         pieces = heads(h, context.head, rows, dims)
         for piece in pieces:
             count_as_logits(piece)
@@ -126,7 +127,7 @@ def _own_probabilities(dims: LayerDims) -> bool:
     """
     if dims.loss.own == "openrlhf":
         return dims.loss.task == "log_probabilities"
-    offline = dims.loss.objective in PAIRED or dims.loss.objective in UNPAIRED
+    offline = dims.job.objective in PAIRED or dims.job.objective in UNPAIRED
     return dims.loss.own == "megatron" and offline and dims.loss.task == "log_probabilities"
 
 
@@ -148,14 +149,14 @@ def fused(kernel: str, h: Tensor, module: Linear, rows: int, context: LossContex
         return losses.cut(h, weight, rows, tape)
     if kernel == "unsloth":
         return unsloth.head_and_loss(h, module, rows, dims)
-    if dims.loss.logits == "passes":
+    if dims.job.loss.logits == "passes":
         return in_passes(h, module, rows, dims, tape)
-    if dims.loss.logits in ("blocks", "columns"):
+    if dims.job.loss.logits in ("blocks", "columns"):
         return prime_rl.head(h, weight, rows, dims, tape)
     if rows == dims.rows:  # no sequence's last token is scored, and TRL hands over those that are
         rows -= dims.batch if rows > dims.batch else 0
         h = window(h, rows * (h.n // dims.rows))
-    return losses.tiled(h, weight, rows, tape, dims.loss.chunk)
+    return losses.tiled(h, weight, rows, tape, dims.job.loss.chunk)
 
 
 def shifted_labels(dims: LayerDims, tape: Tape) -> tuple[Tensor, Tensor]:
@@ -190,18 +191,11 @@ def causal(logits: Tensor, dims: LayerDims, tape: Tape) -> Tensor:
 def _unused(h: Tensor, context: LossContext) -> None:
     """Logits and their float32 copy beside a value head (trl 0.18 models/modeling_value_head.py), dropped at once."""
     dims = context.dims
-    if dims.loss.unused_logits:
+    if dims.job.loss.logits_unused:
         to(head(h, context.head, context.outside, dims.rows, dims), 4)
 
 
 @labelled("scores")
 def score(h: Tensor, dims: LayerDims, tape: Tape) -> Tensor:
     """A reward head: one number a token, of which the last is taken."""
-    n, e = h.n, h.e
-    values = tape.new(dims.rows, e)
-
-    def back(_: Tensor, _kept: object = h.storage) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    values.node = tape.node((h,), back)
-    return values
+    return fresh(tape.new(dims.rows, h.e), h, h.storage)

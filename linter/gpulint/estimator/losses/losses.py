@@ -6,9 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import budget
+from ..tape.backward import fresh, made
 from ..tape.indexing import shortened
 from ..tape.labels import labelled
-from ..tape.ops import made, to
+from ..tape.ops import to
 from ..tape.tensor import Parameter, Tensor, count_as_logits
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def tiled(h: Tensor, weight: Parameter, rows: int, tape: Tape, chunk: int | None
         return gh, gw
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    return made(loss, tape.node((h, weight), back))
 
 
 @labelled("cut cross entropy")
@@ -82,8 +82,7 @@ def cut(h: Tensor, weight: Parameter, rows: int, tape: Tape) -> Tensor:
         return gh, tape.new(weight.n, 2) if weight.trainable else None
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((inner, head), back)
-    return loss
+    return made(loss, tape.node((inner, head), back))
 
 
 @labelled("log-probabilities")
@@ -165,14 +164,8 @@ def kernel_log_probabilities(logits: Tensor, rows: int, tape: Tape) -> Tensor:
     Log-probability, entropy, log-sum and expected logit of each row are float32, of which the last two are saved. The
     kernel writes the gradient into one new tensor (trl/kernels/logprob_entropy.py, 1.14 on).
     """
-    n, e = logits.n, logits.e
     outputs = tape.new(2 * rows, 4)
-    kept = (logits.storage, tape.new(2 * rows, 4))
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    return made(outputs, tape.node((logits,), back))
+    return fresh(outputs, logits, (logits.storage, tape.new(2 * rows, 4)), logits=True)
 
 
 def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tensor:
@@ -200,5 +193,4 @@ def whole_log_probabilities(logits: Tensor, sequences: int, tape: Tape) -> Tenso
 @labelled("loss")
 def _end(tape: Tape, inputs: tuple[Tensor, ...], back: Backward) -> Tensor:
     result = tape.new(1, 4)
-    result.node = tape.node(inputs, back)
-    return result
+    return made(result, tape.node(inputs, back))

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..tape.ops import made, to
+from ..tape.backward import made
+from ..tape.ops import to
 from ..tape.tensor import Tensor
 from .output_head import head
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..adapters.linear import project
+from ..tape.backward import fresh
 from ..tape.matmuls import linear_wide
-from ..tape.ops import divided, leaf, made, scale, to, unary
+from ..tape.ops import divided, leaf, scale, to, unary
 from ..tape.tape import tape_of
 from ..tape.tensor import count_as_logits
 
@@ -31,7 +32,7 @@ def head(h: Tensor, module: Linear, outside: Modules, rows: int, dims: LayerDims
         logits = project(h, module, rows)
     count_as_logits(logits)
     if dims.loss.gathers_logits:
-        logits = whole(logits, dims.tensor)
+        logits = whole(logits, dims.job.parallelism.tensor)
     if dims.arch.logits_float:
         logits = to(logits, 4)
     if dims.arch.logits_scale:
@@ -55,8 +56,7 @@ def normed(weight: Parameter, width: int, h: Tensor) -> Tensor:
 
 
 def _lengths(x: Tensor, width: int) -> Tensor:
-    tape, n, e, kept = tape_of(x), x.n, x.e, x.storage
-    return made(tape.new(n // width, e), tape.node((x,), lambda _, _kept=kept: (tape.new(n, e),)))
+    return fresh(tape_of(x).new(x.n // width, x.e), x, x.storage)
 
 
 def whole(logits: Tensor, ranks: int) -> Tensor:
@@ -65,7 +65,4 @@ def whole(logits: Tensor, ranks: int) -> Tensor:
     Transformers' `colwise_gather_output` for lm_head (integrations/tensor_parallel.py 5.0, `colwise_rep` in 4), and
     DeepSpeed's LmHeadLinearAllreduce.
     """
-    tape, part, e = tape_of(logits), logits.n, logits.e
-    y = tape.new(part * ranks, e, logits=True)
-    y.node = tape.node((logits,), lambda _: (tape.new(part, e, logits=True),), saves=0, makes=part * e)
-    return y
+    return fresh(tape_of(logits).new(logits.n * ranks, logits.e, logits=True), logits, logits=True)

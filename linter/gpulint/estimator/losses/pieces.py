@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .. import budget
 from ..adapters.linear import project
+from ..tape.backward import fresh, made
 from ..tape.indexing import split
 from ..tape.labels import labelled
 from ..tape.ops import add, to
@@ -52,8 +53,7 @@ def cross_entropy(logits: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
         return (tape.new(n, wide, logits=True),)
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((probabilities,), nll_back)
-    return loss
+    return made(loss, tape.node((probabilities,), nll_back))
 
 
 @labelled("probabilities")
@@ -83,8 +83,7 @@ def _divided(wide: Tensor, labels: Tensor | None, tape: Tape) -> Tensor:
 
     probabilities.node = tape.node((wide,), lambda g, _kept=kept: (g,))
     loss = tape.new(1, 4)
-    loss.node = tape.node((probabilities,), back)
-    return loss
+    return made(loss, tape.node((probabilities,), back))
 
 
 @labelled("logits")
@@ -95,15 +94,8 @@ def compiled(logits: Tensor, rows: int, tape: Tape) -> Tensor:
     `min_cut_rematerialization_partition`, torch 2.13, of a float32 cross entropy over 16-bit logits; that nll_loss
     scatters into zeros is one pointwise kernel, torch/_inductor `optimize_scatter_upon_const_tensor`).
     """
-    n, e = logits.n, logits.e
     kept = logits.storage, tape.new(2 * rows, 4)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e, logits=True),)
-
-    loss = tape.new(1, 4)
-    loss.node = tape.node((logits,), back)
-    return loss
+    return fresh(tape.new(1, 4), logits, kept, logits=True)
 
 
 def one(logits: Tensor, rows: int, dims: LayerDims, tape: Tape) -> Tensor:
@@ -159,13 +151,12 @@ def in_passes(h: Tensor, module: Linear, rows: int, dims: LayerDims, tape: Tape)
         return Tensor(gradient.storage, n, e, view=True), summed
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    return made(loss, tape.node((h, weight), back))
 
 
 def lengths(rows: int, dims: LayerDims) -> list[int]:
     """Tokens of each piece: `loss.chunk`, the last one what is left."""
-    chunk = min(rows, dims.loss.chunk or rows)
+    chunk = min(rows, dims.job.loss.chunk or rows)
     whole, rest = divmod(rows, chunk)
     budget.bounded(whole)
     return [chunk] * whole + ([rest] if rest else [])

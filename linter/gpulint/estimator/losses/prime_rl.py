@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..tape.backward import made
 from ..tape.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -104,14 +105,13 @@ def head(h: Tensor, weight: Parameter, rows: int, dims: LayerDims, tape: Tape) -
         return gh if h.node is not None else None, gw if weight.trainable else None
 
     loss = Tensor(results.storage, results.n, results.e, view=True)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    return made(loss, tape.node((h, weight), back))
 
 
 def _pieces(rows: int, vocabulary: int, dims: LayerDims) -> Iterator[tuple[int, int]]:
     """Tokens and columns of the pieces: two whole ones of each kind and what is left, since those between are alike."""
-    chunk = max(1, dims.loss.chunk or COLUMNS)
-    by_columns = dims.loss.logits == "columns"
+    chunk = max(1, dims.job.loss.chunk or COLUMNS)
+    by_columns = dims.job.loss.logits == "columns"
     for tokens in [rows] if by_columns else _two(rows, chunk):
         for columns in _two(vocabulary, chunk if by_columns else COLUMNS):
             yield tokens, columns

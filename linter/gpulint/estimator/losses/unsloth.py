@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..tape.backward import made
 from ..tape.labels import labelled
 from ..tape.tape import tape_of
 
@@ -62,5 +63,4 @@ def head_and_loss(h: Tensor, module: Linear, rows: int, dims: LayerDims) -> Tens
         return (scaled if needed else None), (tape.new(weight.n, weight.e) if weight.trainable else None)
 
     loss = tape.new(1, 4)
-    loss.node = tape.node((h, weight), back)
-    return loss
+    return made(loss, tape.node((h, weight), back))

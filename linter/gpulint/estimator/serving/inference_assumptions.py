@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..estimate import Assumption
 from ..states.quantization import named_assumption
-from .generation.stored_cache import cache_dtype
+from .kv_cache import cache_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

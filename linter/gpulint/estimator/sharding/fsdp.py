@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 from ...models.arch_spec import reuses_layers
 from ...upstream.accelerate import DEFERS_FSDP2
 from ...upstream.stack import Stack
+from ...upstream.transformers import LAYERS_RETURN_CACHE
+from ..frameworks.release import reentrant
+from ..inputs.objectives import lengthened
 from ..states import optimizer, storage
 from ..states.gradients import gradient_dtype, gradient_shards
 from ..states.loading import LOADING, loading
 from ..states.optimizer_step import step_terms
-from ..states.parameters import allocated, gathered_dtype
-from ..states.ranks import Ranks, per_node, ranks
+from ..states.parameter import Ranks, per_node, ranks
+from ..states.parameters import allocated, base_dtype, gathered_dtype
 from ..states.storage import dtype_bytes
 from ..states.weights import weights
 from ..terms import Term, line, total
 from . import host
-from .fsdp_held import cached, kept
 from .fsdp_state import FsdpState
 from .fsdp_units import Policy, prefetches, stays_replicated, units
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ...job.job import Fsdp, Job
     from ...models.model import Model
     from ..states.parameter import Parameter
+
 
 KEEPS_WHOLE = frozenset({"shard_grad_op", "_hybrid_shard_zero2", "hybrid_shard_zero2"})
 """Strategies that do not free the gathered parameters between forward and backward."""
@@ -67,11 +70,8 @@ def fsdp_state(job: Job, model: Model, found: tuple[Parameter, ...]) -> FsdpStat
         largest_gradient=largest // over.dense,
         accumulating=job.gradient_accumulation_steps > 1 and not job.longest_batch_first,
         in_backward=spec.in_backward,
-        on_host=fsdp.offload,
-        version=fsdp.version,
+        fsdp=fsdp,
         gathered_share=_gathered_share(fsdp),
-        ahead=fsdp.forward_prefetch,
-        keeps_last_layer_gathered=fsdp.keeps_last_layer_gathered,
         reused=model.shape.layers if reuses_layers(model) else 0,
         steps=1 if job.longest_batch_first else job.gradient_accumulation_steps,
     )
@@ -207,3 +207,40 @@ def _load(found: Sequence[Parameter], fsdp: Fsdp, over: Ranks, job: Job, model: 
     copies = 2 if fsdp.version == 1 else 1
     largest = max(unit.gathered for unit in (made.root, made.first, made.last, made.block))
     return copies * largest - (0 if fsdp.offload else made.root.gathered // over.dense)
+
+
+def kept(job: Job, fsdp: Fsdp, model: Model) -> int:
+    """2 x e T h that every finished layer keeps when version 1 wraps frozen layers under reentrant checkpointing.
+
+    For a flat parameter without gradients FSDP hangs its reshard on the layer's inputs with `register_multi_grad_hook`
+    (`_register_post_backward_reshard_only_hook`), whose handle lives until the end of the backward pass and holds the
+    detached input that the recomputation made, together with its `.grad`: T x h elements each. The `.grad` is also
+    what the layer below is handed. Where the unit holds the checkpoint, its inputs are those of the forward pass, which
+    are no leaves and hold no gradient.
+    """
+    checkpointed = job.activation_checkpointing == "full" and reentrant(job) and not fsdp.checkpoints_inside
+    if fsdp.wrap != "transformer" or not checkpointed:
+        return 0
+    dtype = gathered_dtype(job) or base_dtype(job, model)
+    return int(2 * dtype_bytes(dtype) * _rows(job) * model.shape.hidden)
+
+
+def cached(job: Job, fsdp: Fsdp, model: Model) -> int:
+    """2 x e T k: the keys and values that a layer returns in training, as `use_cache` stays on.
+
+    Transformers' own checkpointing turns it off; torch's checkpoint wrapper, put into FSDP's units, does not
+    (transformers 4.31 models/llama/modeling_llama.py `LlamaModel.forward`).
+    """
+    stack = Stack(job)
+    wrapped = fsdp.checkpoints_inside and job.activation_checkpointing == "full" and not stack.native
+    if not wrapped or not stack.does(LAYERS_RETURN_CACHE):
+        return 0
+    if model.config.get("use_cache") is False:
+        return 0
+    shape, dtype = model.shape, gathered_dtype(job) or base_dtype(job, model)
+    return int(2 * dtype_bytes(dtype) * _rows(job) * shape.kv_heads * shape.head_dim)
+
+
+def _rows(job: Job) -> int:
+    """T: the tokens of a micro batch on a rank, virtual ones among them."""
+    return (job.micro_batch_size or 0) * (lengthened(job).sequence_length or 0) // max(1, job.parallelism.context)

@@ -6,9 +6,10 @@ distributed/fsdp/_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py (ver
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...job.sharding import Fsdp
 from ..peak_candidate import PeakCandidate
 from ..terms import Product, Term, line, terms, total
 from .sharded_state import ShardedState
@@ -65,7 +66,8 @@ def _width(size: int, elements: int) -> int | None:
 class FsdpState(ShardedState):
     """Units gathered for their forward and backward.
 
-    units             the units;  version  1 or 2
+    fsdp              what the job states of it: its version, what it offloads, what it gathers ahead or keeps gathered
+    units             the units
     gathered_share    share of every layer's unit that stays from forward to backward: 1 under a strategy that does not
                       reshard, 1/k where `reshard_after_forward` is the size k of a smaller group
     cached            bytes of keys and values that each layer returns; `named`: the loop holds them
@@ -73,23 +75,19 @@ class FsdpState(ShardedState):
     prefetches        whether backward gathers the next unit before it is done with the one in use
     kept              bytes that each finished layer's backward leaves until the end of the pass
     deferred          bytes of the whole gradients that a rank keeps while it accumulates without reducing
-    keeps_last_layer_gathered  the last layer's unit stays from forward to backward
     steps             micro steps of an optimizer step, 1 where the first of them is the longest
     reused            how many layers the units are run as, where layers are one and the same (ALBERT); else 0
     """
 
+    fsdp: Fsdp = field(default_factory=Fsdp)
     units: Units | None = None
     kept: int = 0
     cached: int = 0
     named: bool = False
     adapters: bool = False
     prefetches: bool = True
-    version: int = 1
     gathered_share: float = 0.0
-    ahead: bool = False
-    on_host: bool = False
     deferred: int = 0
-    keeps_last_layer_gathered: bool = False
     steps: int = 1
     reused: int = 0
 
@@ -106,7 +104,7 @@ class FsdpState(ShardedState):
         if self.deferred:
             size = self._deferred_at(done)
             return [self._deferred_term(size)] if size else []
-        if self.on_host:
+        if self.fsdp.offload:
             return []
         return super(FsdpState, self).gradients_at(done)
 
@@ -122,7 +120,7 @@ class FsdpState(ShardedState):
         made = -(-self.deferred * min(done, self.trainable) // self.trainable)
         if self.steps == 1:
             return made
-        return max(made, self.deferred - made + (0 if self.on_host else total(self.made(done))))
+        return max(made, self.deferred - made + (0 if self.fsdp.offload else total(self.made(done))))
 
     def _deferred_term(self, size: int) -> Term:
         label = "whole gradients, not reduced before the last micro step (no_sync)"
@@ -216,7 +214,7 @@ class FsdpState(ShardedState):
         if layer == self.reused - 1:
             return unit.made(fresh)
         last = layer == 0 or self.units.blocks > 1
-        return unit.gradients * (2 if self.version == 1 else 1) + (self._ended(unit) if last else 0)
+        return unit.gradients * (2 if self.fsdp.version == 1 else 1) + (self._ended(unit) if last else 0)
 
     def _unit(self, candidate: PeakCandidate) -> Unit:
         """The unit in use; outside the layers embedding or head, where they are units."""
@@ -235,22 +233,22 @@ class FsdpState(ShardedState):
             passed = 0
         kept = int(self.gathered_share * units.until(passed))
         if candidate.layer is None:
-            both = 2 if self.version == 2 else 1
+            both = 2 if self.fsdp.version == 2 else 1
             turn = candidate.phase == "loss" or not backward
-            ahead = units.block.gathered if self.version == 2 and turn else 0
-            last = units.block.gathered if self.keeps_last_layer_gathered and passed else 0
+            ahead = units.block.gathered if self.fsdp.version == 2 and turn else 0
+            last = units.block.gathered if self.fsdp.keeps_last_layer_gathered and passed else 0
             return max(kept, last if self.gathered_share == 1 else ahead + last) + both * unit.gathered
         if self.gathered_share == 1:
             return kept
         if backward:
             return kept + (1 if candidate.layer == 0 else self.in_backward_at_once) * unit.gathered
-        return kept + unit.gathered * (2 if self.version == 2 or self.ahead else 1)
+        return kept + unit.gathered * (2 if self.fsdp.version == 2 or self.fsdp.forward_prefetch else 1)
 
     def _root_gradients(self, candidate: PeakCandidate) -> int:
         """The root is reduced at the end of the pass: its head has gradients first, its embedding last."""
         assert self.units is not None
         root, done = self.units.root, candidate.gradient_elements
-        if self.deferred and self.version == 2:
+        if self.deferred and self.fsdp.version == 2:
             return 0
         if not self.units.blocks:
             return root.made(done)
@@ -265,7 +263,7 @@ class FsdpState(ShardedState):
         in its own dtype. Version 2 copies them into the input of the reduce-scatter, which lives until the next unit's
         begins; while it accumulates without reducing, they are the accumulated ones.
         """
-        if self.version == 1:
+        if self.fsdp.version == 1:
             return self._ended(unit) + unit.gradients if fresh >= unit.graded else unit.made(fresh)
         if self.deferred and unit.reduced == unit.gradients:
             return 0 if self.steps > 2 else unit.reduced
@@ -273,4 +271,4 @@ class FsdpState(ShardedState):
 
     def _ended(self, unit: Unit) -> int:
         """What a unit's finished gradients need besides themselves when they are reduced."""
-        return unit.reduced if self.version == 2 else max(unit.gradients, unit.reduced)
+        return unit.reduced if self.fsdp.version == 2 else max(unit.gradients, unit.reduced)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ...upstream import transformers
 from ...upstream.stack import Stack
 from ..estimate import Assumption, Phase
-from ..inputs.logit_positions import logits_width, scored_positions
+from ..inputs.objectives import logits_width, scored_positions
 from ..losses.losses import WHOLE_LOGITS
 from ..serving.kv_cache import layer_caches, sequence_bytes
 from ..states.parameters import base_dtype

@@ -9,23 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...estimator import budget
 from ...upstream.stack import Stack
 from ...upstream.torch import COPIES_IN, LAUNCHES_ON_CALLER
-from .. import budget
 from ..allocator.allocator import SMALL_REQUEST, segments
+from ..states import optimizer
+from ..states.parameter import Ranks, ranks
 from ..states.parameters import gathered_dtype
-from ..states.ranks import ranks
 from ..states.storage import dtype_bytes
 from .fsdp import group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...job.job import Job
     from ..allocator.allocator import Allocator
     from ..states.parameter import Parameter
     from .fsdp_state import FsdpState
     from .fsdp_units import Unit, Units
+
 
 IN_FLIGHT = 2
 """Units whose end the host does not wait for: `_FreeEventQueue._max_num_inflight_all_gathers` of version 1."""
@@ -79,7 +81,7 @@ def sharding(job: Job, state: FsdpState, found: Sequence[Parameter]) -> Sharding
         copies = Stack(job).does(COPIES_IN)
         other = max(root.gathered, plan.first.gathered, plan.last.gathered, layer.gathered) + layer.gathered
         other += 0 if copies else _in_turn(layer.reduced, root.reduced)
-        last = state.keeps_last_layer_gathered and not stays
+        last = state.fsdp.keeps_last_layer_gathered and not stays
         outside, layers = _tensors(job, found)
         largest = max(layers, key=sum, default=[])
         return Sharding(plan, 2, outside, largest, stays, copies, other, last=last, each=layers if stays else ())
@@ -196,3 +198,72 @@ class Gathering:
     def _give(self, blocks: Iterable[int]) -> None:
         for block in blocks:
             self.memory.give(block)
+
+
+BUCKET, BUCKET_OF_A_RANK = 40_000_000, 1_000_000
+"""Elements of a bucket: the larger of one and of the other times the data parallel ranks."""
+
+_FUSED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up"}
+"""Roles of projections that are one parameter of Megatron's."""
+
+
+def first_step(job: Job, found: Sequence[Parameter]) -> list[tuple[int, int]]:
+    """(bytes, how many) of the states that the first step makes on the first rank; none where the host has them.
+
+    The float32 masters are there from the beginning; Adam's moments are made as zeros like each of them in the first
+    step. The distributed optimizer has a master for each parameter that overlaps with the rank's N-th part of a bucket.
+    Parameters are put into buckets from the last one on, until one is full.
+
+    Source: Megatron-LM core/distributed/param_and_grad_buffer.py, distributed_data_parallel.py `bucket_size` (with
+    `overlap_grad_reduce`; else all are one bucket), core/optimizer/distrib_optimizer.py
+    `_build_model_and_main_param_groups`; apex and Transformer Engine FusedAdam, core 0.14.
+    """
+    zero = job.parallelism.zero
+    if zero is None or zero.offload_optimizer.device != "none":
+        return []
+    trained = [item for item in found if item.trainable]
+    over = ranks(job, max(1, job.data_parallel // max(1, zero.replicas))) if zero.stage else Ranks(1, 1)
+    pieces: dict[int, int] = {}
+    for experts in (False, True):
+        mine = [item for item in trained if item.role.startswith("expert_") is experts]
+        for size in _slices(reversed([*_unit_tensors(mine)]), over.experts if experts else over.dense):
+            pieces[size] = pieces.get(size, 0) + 1
+    made = [optimizer.Item((size,), count, "float32", flat=True) for size, count in pieces.items()]
+    return optimizer.state_blocks(made, optimizer.of_job(job), job)
+
+
+def _unit_tensors(items: Sequence[Parameter]) -> Iterator[int]:
+    """Elements of each parameter in the order of the model, fused projections as one."""
+    layered = [item for item in items if item.layers]
+    first = items.index(layered[0]) if layered else len(items)
+    outside = [item for item in items[first:] if not item.layers]
+    yield from (item.size for item in items[:first])
+    for layer in sorted({layer for item in layered for layer in item.layers or ()}):
+        fused: dict[str, int] = {}
+        for item in layered:
+            if layer in (item.layers or ()):
+                name = _FUSED.get(item.role, item.name)
+                fused[name] = fused.get(name, 0) + item.size * item.copies // len(item.layers or (0,))
+        yield from fused.values()
+    yield from (item.size for item in outside)
+
+
+def _slices(sizes: Iterable[int], over: int) -> Iterator[int]:
+    """Elements of each parameter in the first of `over` parts of each bucket."""
+    limit = max(BUCKET, BUCKET_OF_A_RANK * over)
+    bucket: list[int] = []
+    for size in sizes:
+        bucket.append(size)
+        if sum(bucket) >= limit:
+            yield from _first(bucket, over)
+            bucket = []
+    yield from _first(bucket, over)
+
+
+def _first(bucket: Sequence[int], over: int) -> Iterator[int]:
+    left = -(-sum(bucket) // over)
+    for size in bucket:
+        if left <= 0:
+            return
+        yield min(size, left)
+        left -= size

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...units import MIB
 from ...upstream.stack import Stack
 from ..allocator.allocator import SMALL_REQUEST
-from ..states.ranks import ranks
+from ..states.parameter import ranks
 from ..states.storage import dtype_bytes
 from .fsdp import group
 from .fsdp_units import stays_replicated

@@ -14,8 +14,8 @@ from ..states import optimizer
 from ..states.gradients import flat_gradients, gradient_dtype, largest_gradient
 from ..states.loading import loading_terms
 from ..states.optimizer_step import step_temporaries, step_terms
+from ..states.parameter import Ranks, per_node, ranks
 from ..states.parameters import elements
-from ..states.ranks import Ranks, per_node, ranks
 from ..states.storage import dtype_bytes
 from ..states.weights import weights
 from ..terms import Term, line, total

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...job.job import Job
-    from .parameter import Parameter
-    from .ranks import Ranks
+    from .parameter import Parameter, Ranks
 
 _BLOCKS = "c10/cuda/CUDACachingAllocator.cpp round_size"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...upstream import megatron, torchtitan
 from ...upstream.stack import Stack
 from ..estimate import Assumption
-from ..frameworks import prime_rl
+from ..frameworks.frameworks import runs_own_model
 from .parameters import base_dtype
 from .storage import dtype_bytes
 
@@ -38,7 +38,7 @@ def unbalanced(job: Job, model: Model) -> int:
     again = job.activation_checkpointing in ("full", "offload") or (titan and job.activation_checkpointing != "none")
     layers = 1 if again else len(shape.sparse_layers)
     inner = -(-shape.moe_intermediate // (plan.expert_tensor or plan.tensor))
-    chosen = titan or prime_rl.own(job, model.model_type)
+    chosen = titan or runs_own_model(job, model.model_type)
     wide = 3 if stack.runs(megatron.NAME) else 4 if chosen else 2
     return int(width * tokens * (wide * shape.hidden + (4 if chosen else 3) * inner)) * layers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...source.tables import read_table
 from ...upstream.stack import Stack
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from ...job.job import Job, Offload
     from .parameter import Parameter
+
+_TABLE = read_table(__file__, "optimizers.json")
 
 FALLBACK = "adamw_torch"
 """What stands in for a name that the table lacks: two states in the parameter's dtype, the most common kind."""
@@ -90,14 +92,9 @@ class States(NamedTuple):
     host: int
 
 
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "optimizers.json")
-
-
 def names() -> tuple[str, ...]:
     """Every optimizer name and alias of the table."""
-    table = _table()
+    table = _TABLE
     return (*table["rows"], *table["aliases"])
 
 
@@ -107,7 +104,7 @@ def specification(name: str) -> Spec:
 
     `known` is False where AdamW stands in, `exact` where the row is the nearest optimizer's.
     """
-    table = _table()
+    table = _TABLE
     key = given = name.lower().replace("-", "_")
     key = table["aliases"].get(key, key)
     known = key in table["rows"]

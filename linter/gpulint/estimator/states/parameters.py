@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from ...job.job import Job, Loss
+from ...job.job import Job, Loss, Parallelism
 from ...models.layers import OTHER_PARTS
+from ...models.llama_adapter import trains
+from ...models.lora_targets import NotAdaptable, expression
 from ...units import DTYPE_BYTES
 from ...upstream import unsloth
 from ...upstream.peft import FOLLOWS_BASE_DTYPE
@@ -19,13 +22,11 @@ from .adapter_parameters import adapter_of, adapter_parameters, saved_copies
 from .buffers.stable_embedding import stabilised, stabilises
 from .buffers.torchtune import caches
 from .buffers.unsloth import tables
-from .keep_in_fp32 import kept, stored
 from .parameter import Parameter as Parameter
 from .parameter import pieces_of
 from .quantization import effective_quantization
-from .skipping import skipped_layers
+from .skipping import kept, skipped_layers, stored
 from .tensor_parallel import divided
-from .trainable import trainable_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,19 +47,33 @@ def parameters(job: Job, model: Model) -> tuple[Parameter, ...]:
     return _parameters(_storing(job), model)
 
 
+def trainable_parameters(job: Job, model: Model) -> int:
+    """Elements that the optimizer updates, of the whole model over all ranks."""
+    whole = replace(job, parallelism=Parallelism())
+    return elements(item for item in parameters(whole, model) if item.trainable or item.idle)
+
+
 def _storing(job: Job) -> Job:
-    """What of a job decides which parameters there are and how a rank stores them."""
-    stored = Job(
-        kind=job.kind, weights=job.weights, method=job.method, adapter=job.adapter, trainable=job.trainable,
-        objective=job.objective, precision=job.precision, parallelism=job.parallelism, inference=job.inference,
-        framework=job.framework, versions=job.versions, images=job.images,
-        loss=Loss(logits_unused=job.loss.logits_unused),
-    )  # fmt: skip
+    """A job without what decides neither which parameters there are nor how a rank stores them."""
+    stored = replace(job, **_UNREAD, loss=Loss(logits_unused=job.loss.logits_unused))
     if job.parallelism.device_map:
         stored.hardware = job.hardware
     if Stack(job).runs(unsloth.NAME):
         stored.sequence_length = job.sequence_length
     return stored
+
+
+_UNREAD = {
+    name: getattr(Job(), name)
+    for name in (
+        "model", "rl", "optimizer", "evaluation", "allocator", "hardware", "labels", "unstated",
+        "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "target_length", "image_pixels",
+        "packing", "padded", "longest_batch_first", "further_heads", "activation_checkpointing", "checkpoint_policy",
+        "checkpoint_every", "reentrant", "attention", "without_transformer_engine", "liger_kernels", "liger_parts",
+        "compile",
+    )
+}  # fmt: skip
+"""Fields of a job that no parameter depends on, at their defaults: jobs that differ in these alone ask once."""
 
 
 @recalled(64)
@@ -319,3 +334,31 @@ def _unit_layers(item: Parameter, fsdp: Fsdp) -> tuple[int, ...]:
 
 def _cast(item: Parameter, dtype: str) -> Parameter:
     return item._replace(dtype=dtype, pieces=pieces_of(item.shape, dtype))
+
+
+def trainable_layers(tensor: Tensor, layers: tuple[int, ...] | None, job: Job, model: Model) -> tuple[int, ...] | None:
+    """The layers in which a base tensor is trained; () outside a stack when it is, None when it is not at all.
+
+    Without patterns everything is trained but for a job with an adapter, some of which train norms. `trainable`
+    patterns are regular expressions searched in the parameter's full name.
+    """
+    if tensor.frozen:
+        return None
+    if job.adapter is not None and trains(tensor, model, job.adapter.type):
+        return layers or ()
+    if job.trainable is None:
+        return (layers or ()) if job.adapter is None and job.method != "lora" else None
+    patterns = [_compiled(pattern) for pattern in job.trainable]
+    if layers is None:
+        return () if any(pattern.search(tensor.name) for pattern in patterns) else None
+    names = {layer: tensor.name.replace("{0}", str(layer)) for layer in layers}
+    chosen = tuple(layer for layer, name in names.items() if any(pattern.search(name) for pattern in patterns))
+    return chosen or None
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Literal text where it is no regular expression, or a costly one."""
+    try:
+        return expression(pattern)
+    except NotAdaptable:
+        return re.compile(re.escape(pattern))

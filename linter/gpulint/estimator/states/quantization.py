@@ -11,7 +11,7 @@ from ...upstream.transformers_models import FUSED_EXPERTS
 from ..estimate import Assumption
 from ..frameworks.frameworks import framework, of_transformers
 from .checkpoint import compressed, named_quantization, stored_quantization
-from .keep_in_fp32 import kept, left_out, unconverted
+from .skipping import kept, left_out, unconverted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

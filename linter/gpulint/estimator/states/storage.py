@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...source.tables import read_table
 from ...units import DTYPE_BYTES
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...job.job import Quantization
+
+_PACKINGS = read_table(__file__, "packings.json")
 
 
 def dtype_bytes(dtype: str) -> float:
@@ -45,18 +46,13 @@ class Packing(NamedTuple):
     source: str
 
 
-@cache
-def _packings() -> dict[str, Any]:
-    return read_table(__file__, "packings.json")
-
-
 def packing(quantization: Quantization) -> Packing | None:
     """The layout of a quantisation method with the job's bits and group size; None for an unknown method.
 
     `gguf-q4_k_m` and the like are found under `gguf-q4_k`; a method given only by its bits (`hqq`, `quanto`)
     takes them from the job.
     """
-    table = _packings()
+    table = _PACKINGS
     name = quantization.method.lower()
     row = table.get(name)
     while row is None and any(mark in name for mark in "-_"):

@@ -11,8 +11,7 @@ from .buffers.stable_embedding import label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .parameter import Parameter
-    from .ranks import Ranks
+    from .parameter import Parameter, Ranks
 
 _PARTS = {"base": "weights", "buffer": "weights", "adapter": "adapter", "copy": "adapter"}
 _NOUNS = {

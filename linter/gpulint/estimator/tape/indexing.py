@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from .backward import fresh, made
 from .labels import labelled
-from .ops import contiguous, made
+from .ops import contiguous
 from .tape import tape_of
 from .tensor import Tensor, wider
 
@@ -24,18 +25,14 @@ if TYPE_CHECKING:
 @labelled("repeated copy")
 def repeat(x: Tensor, n: int) -> Tensor:
     """Keys or values repeated for every query head; backward sums over the repeats."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 def expand(x: Tensor, n: int) -> Tensor:
     """x read `n` elements wide without a copy; backward sums over the repeats."""
     if x.n == n:
         return x
-    tape, was, e = tape_of(x), x.n, x.e
-    y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(Tensor(x.storage, n, x.e, view=True), x)
 
 
 @labelled("output")
@@ -76,9 +73,7 @@ def filled(a: Tensor, b: Tensor, n: int) -> Tensor:
 @labelled("slice")
 def window(x: Tensor, n: int) -> Tensor:
     """A slice: a view whose backward copies the gradient into zeros of the whole size."""
-    tape, was, e, logits = tape_of(x), x.n, x.e, x.storage.logits
-    y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e, logits),), saves=0, makes=was * e))
+    return fresh(Tensor(x.storage, n, x.e, view=True), x, logits=x.storage.logits)
 
 
 def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
@@ -90,9 +85,7 @@ def shortened(x: Tensor, n: int, sequences: int) -> Tensor:
 @labelled("padded copy")
 def padded(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.pad to `n` elements: a copy even where nothing is added, and so is its gradient."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 def assigned(whole: Tensor, part: Tensor) -> Tensor:
@@ -127,29 +120,19 @@ def split(x: Tensor, sizes: Sequence[int]) -> list[Tensor]:
 
 def select(x: Tensor, n: int) -> Tensor:
     """x[..., [i], :]: a copy by index, whose backward adds into zeros of x's size."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 @labelled("gathered rows")
 def gather(x: Tensor, n: int, index: Tensor) -> Tensor:
     """x[index], `n` elements: saves the index; backward adds into zeros of x's size."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.result(n, e, x.node is not None)
-
-    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    return made(y, tape.node((x,), back))
+    return fresh(tape_of(x).result(n, x.e, x.node is not None), x, index)
 
 
 @labelled("scaled features")
 def resized(x: Tensor, n: int) -> Tensor:
     """torch.nn.functional.interpolate to `n` elements: saves nothing; the gradient is interpolated back."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 @labelled("largest values and their indices")
@@ -171,22 +154,15 @@ def topk(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
 @labelled("maximum of each row")
 def maximum(x: Tensor, n: int) -> Tensor:
     """The maximum of each row with its index, which is saved; backward scatters into zeros of x's size."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    index = tape.new(n, 8)
-
-    def back(_: Tensor, _kept: object = index) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    return made(y, tape.node((x,), back))
+    tape = tape_of(x)
+    y = tape.new(n, x.e)
+    return fresh(y, x, tape.new(n, 8))
 
 
 @labelled("sum")
 def total(x: Tensor, n: int) -> Tensor:
     """A sum to `n` elements: backward expands a view, which the view before it then copies."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 @labelled("embeddings")

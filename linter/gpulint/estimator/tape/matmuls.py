@@ -6,8 +6,9 @@ first (torch 2.13: derivatives.yaml, autocast_mode.cpp).
 
 from __future__ import annotations
 
+from .backward import made
 from .labels import labelled
-from .ops import add_to, made, needs_gradient, relayout, to
+from .ops import add_to, needs_gradient, relayout, to
 from .tape import tape_of
 from .tensor import Parameter, Tensor
 

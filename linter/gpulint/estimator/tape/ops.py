@@ -9,20 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .backward import fresh, made
 from .labels import labelled
 from .tape import tape_of
-from .tensor import Node, Parameter, Tensor, wider
+from .tensor import Parameter, Tensor, wider
 
 if TYPE_CHECKING:
     from .tape import Tape
     from .tensor import Backward, Operand
-
-
-def made(x: Tensor, node: Node | None, slot: int = 0) -> Tensor:
-    """x as the output `slot` of a backward function."""
-    x.node = node
-    x.slot = slot
-    return x
 
 
 def view(x: Tensor) -> Tensor:
@@ -35,10 +29,9 @@ def to(x: Tensor, e: int) -> Tensor:
     """`x.to(dtype)`: x itself where nothing changes, else a copy; nothing is saved."""
     if x.e == e:
         return x
-    tape, n, was = tape_of(x), x.n, x.e
-    y = tape.new(n, e, x.storage.logits)
+    y = tape_of(x).new(x.n, e, x.storage.logits)
     y.heads_first = x.heads_first
-    return made(y, tape.node((x,), lambda _: (tape.new(n, was),), saves=0, makes=n * was))
+    return fresh(y, x)
 
 
 @labelled("contiguous copy")
@@ -52,32 +45,25 @@ def contiguous(x: Tensor) -> Tensor:
 @labelled("contiguous copy")
 def copied(x: Tensor) -> Tensor:
     """A copy in another layout whose gradient is laid out back by a copy too."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return fresh(tape_of(x).new(x.n, x.e), x)
 
 
 def gathered(x: Tensor, n: int) -> Tensor:
     """Sequence parallelism: all ranks' shares of x, `n` elements, saved as x's own; backward scatters the gradient."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
+    y = tape_of(x).new(n, x.e)
     y.shard = x.storage
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(y, x)
 
 
 def scattered(x: Tensor, n: int) -> Tensor:
     """Sequence parallelism: this rank's share of a sum over ranks; backward gathers the gradient."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.reduced(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).reduced(n, x.e), x)
 
 
 @labelled("output")
 def relayout(x: Tensor) -> Tensor:
     """A view whose gradient comes back in another layout and is copied."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = Tensor(x.storage, n, e, view=True)
-    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return fresh(Tensor(x.storage, x.n, x.e, view=True), x)
 
 
 @labelled("sum")
@@ -121,16 +107,12 @@ def leaf(tape: Tape, weight: Parameter) -> Tensor:
 @labelled("product with a number")
 def scale(x: Tensor) -> Tensor:
     """x times or plus a number, or minus x: a new tensor each way."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e, x.storage.logits)
-    return made(y, tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e))
+    return fresh(tape_of(x).new(x.n, x.e, x.storage.logits), x)
 
 
 def scaled_in_place(x: Tensor) -> Tensor:
     """x *= a number: x's own bytes, a new gradient."""
-    tape, n, e = tape_of(x), x.n, x.e
-    node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
-    return made(Tensor(x.storage, n, e, view=True), node)
+    return fresh(Tensor(x.storage, x.n, x.e, view=True), x)
 
 
 def divided_slice(x: Tensor) -> Tensor:
@@ -150,8 +132,7 @@ def divided_slice(x: Tensor) -> Tensor:
 
 def multiplied(x: Tensor) -> Tensor:
     """x times a number that is a tensor, in place."""
-    tape, n, e = tape_of(x), x.n, x.e
-    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), lambda _: (tape.new(n, e),)))
+    return fresh(Tensor(x.storage, x.n, x.e, view=True), x, ())
 
 
 @labelled("sum with a number")
@@ -208,11 +189,7 @@ def masked(x: Tensor, condition: int) -> Tensor:
     tape, n, e = tape_of(x), x.n, x.e
     kept = tape.new(condition, 1)
     y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    return made(y, tape.node((x,), back))
+    return fresh(y, x, kept)
 
 
 @labelled("activation")
@@ -221,11 +198,7 @@ def unary(x: Tensor, save_input: bool = True, save_output: bool = False, logits:
     tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e, logits)
     kept = (x.storage if save_input else None, y.storage if save_output else None)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    return made(y, tape.node((x,), back))
+    return fresh(y, x, kept)
 
 
 def exp(x: Tensor) -> Tensor:
@@ -269,11 +242,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     tape, n, e = tape_of(x), x.n, x.e
     y = tape.new(n, e)
     mask = tape.new(n, 1)
-
-    def back(_: Tensor, _kept: object = mask) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    return made(y, tape.node((x,), back))
+    return fresh(y, x, mask)
 
 
 def needs_gradient(x: Operand) -> bool:
@@ -310,11 +279,7 @@ def clamped(x: Tensor) -> Tensor:
         return x
     tape, n, e = tape_of(x), x.n, x.e
     kept = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    return made(Tensor(x.storage, n, e, view=True), tape.node((x,), back))
+    return fresh(Tensor(x.storage, n, e, view=True), x, kept)
 
 
 def bounded(x: Tensor) -> Tensor:
@@ -336,10 +301,4 @@ def bounded(x: Tensor) -> Tensor:
 @labelled("clamped values")
 def clamp(x: Tensor) -> Tensor:
     """clamp: saves its input; backward is a where over a mask of one byte an element."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = x.storage) -> tuple[Tensor]:
-        return (tape.new(n, e),)
-
-    return made(y, tape.node((x,), back))
+    return fresh(tape_of(x).new(x.n, x.e), x, x.storage)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WIDTHS = {8: "64-bit", 4: "float32", 2: "16-bit"}
 
 _PACKAGE = __name__.removesuffix("tape.recording")
-_PLUMBING = frozenset(f"{_PACKAGE}tape.{name}" for name in ("autograd", "tape", "tensor", "recording"))
+_PLUMBING = frozenset(f"{_PACKAGE}tape.{name}" for name in ("autograd", "backward", "recording", "tape", "tensor"))
 """Modules whose functions make tensors for others."""
 
 

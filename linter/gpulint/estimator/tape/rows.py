@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .backward import fresh, made
 from .labels import labelled
-from .ops import made, needs_gradient, to
+from .ops import needs_gradient, to
 from .tape import tape_of
 from .tensor import Tensor
 
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 @labelled("mean")
 def mean(x: Tensor, n: int) -> Tensor:
     """The mean over the last dimension to `n` elements; its backward divides an expanded view."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    return made(y, tape.node((x,), lambda _: (tape.new(was, e),), saves=0, makes=was * e))
+    return fresh(tape_of(x).new(n, x.e), x)
 
 
 @labelled("output and statistics")
@@ -46,14 +45,10 @@ def softmax(x: Tensor, e: int, fused: bool = False) -> Tensor:
     either).
     """
     wide = x if fused else to(x, e)
-    tape, n, was = tape_of(x), x.n, wide.e
-    y = tape.new(n, e)
+    tape = tape_of(x)
+    y = tape.new(x.n, e)
     kept = (y.storage, wide.storage if tape.inputs_of_softmax else None)
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(n, was),)
-
-    return made(y, tape.node((wide,), back))
+    return fresh(y, wide, kept)
 
 
 @labelled("normalised weights")

@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from .autograd import Engine
+from .autograd import Engine, trailing
 from .labels import labelled
 from .options import Packed
 from .tensor import Edge, Node, Parameter, Storage, Tensor, saved_by
-from .trailing import trailing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

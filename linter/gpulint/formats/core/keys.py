@@ -337,16 +337,13 @@ def _spelling(dotted: str, wanted: str) -> str:
 
 def meant(key: str, properties: JsonObject) -> str:
     """The property that an unknown key was probably meant to be, a renamed one by its new name; never a removed one."""
-    for found in (
-        nearest(key, properties),
-        nearest(key, [name for name in properties if not is_old(properties[name])]),
-    ):
-        part = properties.get(found, {})
-        if not is_old(part):
-            return found
-        if part.get("x-replacement") in properties:
-            return str(part["x-replacement"])
-    return ""
+    found = nearest(key, properties)
+    part = properties.get(found, {})
+    if not is_old(part):
+        return found
+    if part.get("x-replacement") in properties:
+        return str(part["x-replacement"])
+    return nearest(key, [name for name in properties if not is_old(properties[name])])
 
 
 def is_old(child: JsonObject) -> bool:

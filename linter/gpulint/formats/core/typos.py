@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ...source.closest import closest
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
@@ -26,9 +28,7 @@ def nearest(key: str, known: Collection[str]) -> str:
     for name in known:
         if name.replace("-", "_").lower() == spelled:
             return name
-    from difflib import get_close_matches
-
-    matches = get_close_matches(key, [name for name in known if len(name) <= MAX_LENGTH], 1, 0.8)
+    matches = closest(key, (name for name in known if len(name) <= MAX_LENGTH), 1, 0.8)
     return matches[0] if matches else ""
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...formats.core.coercion import as_integer
-from ..kubernetes.container import Container, environment, jobs_of_container
-from ..kubernetes.manifest import text
-from ..kubernetes.pod import listed, mappings
-from ..launch import Launch, Launcher, Resources, Started
+from ..kubernetes.container import Container, jobs_of_container, variables_of
+from ..launch import Launcher, Resources, Started, combined
+from ..values import listed, mappings, text
 
 if TYPE_CHECKING:
-    from ...formats.core.format import Problem, Project
+    from ...formats.core.format import Project
     from ...source.document import Document
+    from ...source.node import Node
 
 NAME = "beaker"
 
@@ -27,35 +26,21 @@ def recognise(document: Document) -> bool:
 
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every task; its replicas work together."""
-    found: list[Launch] = []
-    problems: list[Problem] = []
-    reason = ""
-    tasks = document.root.get("tasks")
-    for task in tasks.items() if tasks is not None else ():
-        if not task.is_mapping:
-            continue
-        resources = Resources()
-        for name, key in (("gpus_per_node", "resources.gpuCount"), ("nodes", "replicas")):
-            entry = task.find(key)
-            if entry is not None:
-                resources.state(name, as_integer(entry.value.value), document.path, key, entry.value.span)
-        container = Container(
-            text(task, "image.beaker") or text(task, "image.docker"),
-            listed(task.get("command")) or None,
-            listed(task.get("arguments")),
-            environment([
-                (str(name.value), document, value)
-                for item in mappings(task.get("envVars"))
-                for name, value in ((item.get("name"), item.get("value")),)
-                if item.is_mapping and name is not None and value is not None
-            ]),
-        )  # fmt: skip
-        part = f"task {text(task, 'name')}" if text(task, "name") else "task"
-        started = jobs_of_container(container, document, project, resources, part)
-        found += started.launches
-        problems += started.problems
-        reason = reason or started.reason
-    return Started(found, problems, "" if found else reason or "has no task")
+    return combined((_task(task, document, project) for task in mappings(document.root.get("tasks"))), "has no task")
+
+
+def _task(task: Node, document: Document, project: Project) -> Started:
+    resources = Resources()
+    for name, key in (("gpus_per_node", "resources.gpuCount"), ("nodes", "replicas")):
+        resources.read(name, task.find(key), document.path, key)
+    container = Container(
+        text(task, "image.beaker") or text(task, "image.docker"),
+        listed(task.get("command")) or None,
+        listed(task.get("arguments")),
+        variables_of(task.get("envVars"), document),
+    )
+    part = f"task {text(task, 'name')}" if text(task, "name") else "task"
+    return jobs_of_container(container, document, project, resources, part)
 
 
 LAUNCHER = Launcher(NAME, "Beaker experiment", "Beaker v2", recognise, launches, "`resources.gpuCount` x `replicas`")

@@ -5,24 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...formats.core.coercion import as_integer
 from ...job.origin import Origin
 from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
-from ..commands.images import elsewhere, entrypoint, why_alone
+from ..commands.images import elsewhere, entrypoint, not_estimated, why_alone
 from ..commands.images import versions as image_versions
 from ..commands.jobs import jobs_of_commands
-from ..kubernetes.container import (
-    Container,
-    called,
-    foreign,
-    jobs_of_container,
-    listed_environment,
-    split_command,
-)
+from ..commands.skip_reasons import NOTHING
+from ..kubernetes.container import Container, called, foreign, jobs_of_container, listed_environment, split_command
 from ..kubernetes.pod_settings import SHARED
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import size
 from ..shell.shell import Command, Word
+from ..values import count, mappings, value_at
 
 if TYPE_CHECKING:
     from ...formats.core.format import Problem, Project
@@ -71,13 +65,15 @@ def launches(document: Document, project: Project) -> Started:
 
 def _why(services: Node | None, devices: list[str]) -> str:
     """Why no service is a job."""
-    mappings = [entry.value for entry in services.entries() if entry.value.is_mapping] if services is not None else []
+    known = [entry.value for entry in services.entries() if entry.value.is_mapping] if services is not None else []
     device = next((name for name in devices if name != "CPUs"), devices[0] if devices else "")
-    if mappings and all("build" in service.keys() and "command" not in service.keys() for service in mappings):  # noqa: SIM118
+    if known and all(_builds(service) for service in known):
         return "builds images, starts no server"
-    if device:
-        return f"its servers run on {device}, which gpulint does not estimate"
-    return "starts no program that gpulint knows"
+    return not_estimated(device) if device else NOTHING
+
+
+def _builds(service: Node) -> bool:
+    return service.get("build") is not None and service.get("command") is None
 
 
 def _image(service: Node) -> str:
@@ -87,7 +83,7 @@ def _image(service: Node) -> str:
 
 def _jobs(service: Node, document: Document, project: Project, resources: Resources, part: str) -> Started:
     name = _image(service)
-    if "build" in service.keys() and "command" not in service.keys():  # noqa: SIM118
+    if _builds(service):
         return Started([], [], "builds an image")
     stated = listed_environment(document, service.get("environment"))
     variables = {key: _with_default(value) for key, value in stated.items()}
@@ -121,15 +117,10 @@ def _with_default(word: Word) -> Word:
 
 
 def _read_resources(service: Node, document: Document, resources: Resources) -> None:
-    devices = service.find("deploy.resources.reservations.devices")
-    for device in devices.value.items() if devices else ():
-        if not device.is_mapping:
-            continue
-        count, ids = device.entry("count"), device.get("device_ids")
-        if count is not None:
-            number = as_integer(count.value.value)
-            resources.state("gpus_per_node", number or None, document.path, "devices.count", count.value.span)
-        elif ids is not None and ids.items():
+    for device in mappings(value_at(service, "deploy.resources.reservations.devices")):
+        entry, ids = device.entry("count"), device.get("device_ids")
+        resources.read("gpus_per_node", entry, document.path, "devices.count", count)
+        if entry is None and ids is not None and ids.items():
             resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
             listed = ",".join(str(item.value) for item in ids.items())
             resources.tell("devices", listed, document.path, "devices.device_ids", ids.span)
@@ -159,9 +150,8 @@ def _published(item: Node) -> str:
 
 def _shared_memory(service: Node, document: Document, resources: Resources) -> None:
     """`shm_size`, else Docker's 64 MiB unless the service has the host's or mounts another."""
-    shared = service.entry("shm_size")
-    if shared is not None:
-        resources.state("shared_memory", size(shared.value.value), document.path, "shm_size", shared.value.span)
+    resources.read("shared_memory", service.entry("shm_size"), document.path, parse=size)
+    if service.get("shm_size") is not None:
         return
     mounts = [node for key in ("volumes", "tmpfs") if (node := service.get(key)) is not None]
     mounted = any(SHARED in document.text[node.span.start : node.span.end] for node in mounts)

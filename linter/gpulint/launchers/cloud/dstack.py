@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from ...formats.core.coercion import as_integer
 from ..commands.images import versions
 from ..commands.jobs import jobs_of
+from ..commands.skip_reasons import NOTHING
 from ..kubernetes.container import Container, jobs_of_container, listed_environment
-from ..kubernetes.manifest import text
-from ..launch import Launch, Launcher, Resources, Started
+from ..launch import Launcher, Resources, Started, combined
 from ..quantities import size
 from ..shell.script import of_scalar
+from ..values import scalar, text
 
 if TYPE_CHECKING:
-    from ...formats.core.format import Problem, Project
+    from ...formats.core.format import Project
     from ...source.document import Document
     from ...source.node import Node
 
@@ -44,47 +45,31 @@ def launches(document: Document, project: Project) -> Started:
     if commands is None or not commands.items():
         container = Container(image, None, (), variables)
         return jobs_of_container(container, document, project, resources, text(root, "type"))
-    found: list[Launch] = []
-    problems: list[Problem] = []
-    known = versions(image)
-    for item in commands.items():
-        if not isinstance(item.value, str):
-            continue
-        script = of_scalar(document, item)
-        started = jobs_of(script, document, project, resources, variables, text(root, "type"), known)
-        found += started.launches
-        problems += started.problems
-    return Started(found, problems, "" if found else "starts no program that gpulint knows")
+    scripts = [of_scalar(document, item) for item in commands.items() if isinstance(item.value, str)]
+    shared = (document, project, resources, variables, text(root, "type"), versions(image))
+    started = combined((jobs_of(script, *shared) for script in scripts), NOTHING)
+    return started if started.launches else started._replace(reason=NOTHING)
 
 
 def _read_resources(document: Document, root: Node, resources: Resources) -> None:
-    nodes = root.entry("nodes")
-    if nodes is not None:
-        resources.state("nodes", as_integer(nodes.value.value), document.path, "nodes", nodes.value.span)
-    shared = root.find("resources.shm_size")
-    if shared is not None:
-        number = size(shared.value.value)
-        resources.state("shared_memory", number, document.path, "resources.shm_size", shared.value.span)
+    resources.read("nodes", root.entry("nodes"), document.path)
+    resources.read("shared_memory", root.find("resources.shm_size"), document.path, "resources.shm_size", size)
     gpu = root.find("resources.gpu")
     if gpu is None:
         return
     where = (document.path, "resources.gpu", gpu.value.span)
     if gpu.value.is_mapping:
-        name, memory = text(gpu.value, "name"), text(gpu.value, "memory")
-        count = gpu.value.get("count")
-        number = as_integer(str(count.value).partition("..")[0]) if count is not None else 1
-        resources.state("gpus_per_node", number or 1, *where)
-        resources.state("gpu", _kind(name, memory), *where)
-        return
-    name, memory, number = "", "", 1
-    for part in str(gpu.value.value).split(":"):
-        if _COUNT.fullmatch(part):
-            number = int(part.partition("..")[0]) or 1
-        elif re.match(r"\d", part):
-            memory = part
-        elif part not in ("nvidia", "amd"):
-            name = part
-    resources.state("gpus_per_node", number, *where)
+        name, memory, asked = text(gpu.value, "name"), text(gpu.value, "memory"), scalar(gpu.value, "count")
+    else:
+        name, memory, asked = "", "", ""
+        for part in str(gpu.value.value).split(":"):
+            if _COUNT.fullmatch(part):
+                asked = part
+            elif re.match(r"\d", part):
+                memory = part
+            elif part not in ("nvidia", "amd"):
+                name = part
+    resources.state("gpus_per_node", as_integer(asked.partition("..")[0]) or 1, *where)
     resources.state("gpu", _kind(name, memory), *where)
 
 

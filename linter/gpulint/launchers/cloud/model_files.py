@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..kubernetes.manifest import text
 from ..launch import Launcher, Started
+from ..values import text
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project

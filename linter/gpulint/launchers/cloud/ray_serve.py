@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from ...formats.core.coercion import as_integer
 from ...formats.core.format import Problem
 from ...source.document import SourceError
-from ..kubernetes.manifest import accelerator, inside, renamed, text
-from ..kubernetes.pod import listed, mappings
+from ..commands.flags import inside
+from ..kubernetes.manifest import accelerator, renamed
 from ..launch import Launch, Launcher, Resources, Started
+from ..values import listed, mappings, text, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +42,11 @@ def launches(document: Document, project: Project) -> Started:
     reasons: list[str] = []
     for model, file in _models(document, project, problems, reasons):
         launch, reason = _launch(model, file)
-        if launch is not None and file is not document:
-            launch = launch._replace(files={"launcher": document})
         if launch is not None:
-            found.append(launch)
+            found.append(launch if file is document else launch._replace(files={"launcher": document}))
         else:
             reasons.append(reason)
-    told = reasons[0] if reasons else "serves no model that gpulint knows"
-    return Started(found, problems, "" if found else told)
+    return Started(found, problems, "" if found else next(iter(reasons), "serves no model that gpulint knows"))
 
 
 def _models(
@@ -77,8 +75,7 @@ def _named(
     item: Node, document: Document, project: Project, problems: list[Problem], reasons: list[str]
 ) -> Document | None:
     """The file that an application names as a model."""
-    path = str(item.value)
-    reason = "not found"
+    path, reason = str(item.value), "not found"
     try:
         found = project.open(path, document.path)
     except SourceError as error:
@@ -134,10 +131,9 @@ def _former(model: Node, engine: Node, document: Document, resources: Resources)
         entries.append(renamed(document, "max_model_len", longest))
     if workers is not None:
         entries.append(renamed(document, "tensor_parallel_size", workers))
-        number = as_integer(workers.value.value)
-        resources.state("gpus_per_node", number, document.path, "num_workers", workers.value.span)
-    asked = model.find("scaling_config.resources_per_worker")
-    for entry in asked.value.entries() if asked is not None else ():
+        resources.read("gpus_per_node", workers, document.path, "num_workers")
+    asked = value_at(model, "scaling_config.resources_per_worker")
+    for entry in asked.entries() if asked is not None else ():
         match = _RESOURCE.match(str(entry.key.value))
         if match is not None:
             kind = match[1].replace("_", "-").replace("80g", "80gb")

@@ -6,15 +6,14 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
 from ..commands import images
 from ..commands.jobs import jobs_of, pinned
 from ..kubernetes.container import listed_environment
-from ..kubernetes.pod import mappings
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import size
 from ..shell.script import of_scalar
+from ..values import mapping_at, mappings
 
 if TYPE_CHECKING:
     from ...formats.core.format import Problem, Project
@@ -28,6 +27,8 @@ _KEYS = frozenset(
     {"resources", "run", "setup", "num_nodes", "envs", "file_mounts", "workdir", "service", "secrets", "volumes",
      "pool"}
 )  # fmt: skip
+_OTHERS = frozenset({"apiVersion", "kind", "type", "model_name", "model", "base_model", "services", "trainer", "nodes"})
+"""Keys that other tools have beside those."""
 _ACCELERATOR = re.compile(r"([A-Za-z0-9_.-]+?)(?::(\d+(?:\.\d+)?))?(?::[a-z]+)?")
 _RANKS = {"SKYPILOT_NODE_RANK": "0"}
 
@@ -37,19 +38,8 @@ def recognise(document: Document) -> bool:
     for root in document.roots:
         keys = set(root.keys())
         resources = root.get("resources")
-        others = keys & {
-            "apiVersion",
-            "kind",
-            "type",
-            "model_name",
-            "model",
-            "base_model",
-            "services",
-            "trainer",
-            "nodes",
-        }
         known = keys & _KEYS
-        if others or len(known) * 2 < len(keys):
+        if keys & _OTHERS or len(known) * 2 < len(keys):
             continue
         run = root.get("run")
         script = run is not None and run.is_scalar and isinstance(run.value, str)
@@ -106,26 +96,27 @@ def _from_workdir(project: Project, workdir: Node | None) -> Project:
 
 
 def _read_resources(root: Node, document: Document, resources: Resources) -> None:
-    nodes = root.entry("num_nodes")
-    if nodes is not None:
-        resources.state("nodes", as_integer(nodes.value.value), document.path, "num_nodes", nodes.value.span)
-    section = root.get("resources")
-    if section is None or not section.is_mapping:
+    resources.read("nodes", root.entry("num_nodes"), document.path)
+    section = mapping_at(root, "resources")
+    if section is None:
         return
     chosen = [section, *(item for key in ("any_of", "ordered") for item in mappings(section.get(key)))]
     for part in chosen:
         _accelerators(part, document, resources)
-        memory = part.entry("memory")
-        if memory is not None and resources.host_memory is None:
-            number = size(str(memory.value.value).rstrip("+"), unit="G")
-            resources.state("host_memory", number, document.path, "resources.memory", memory.value.span)
+        if resources.host_memory is None:
+            resources.read("host_memory", part.entry("memory"), document.path, "resources.memory", _gigabytes)
         disk = part.entry("disk_size")
-        number = size(str(disk.value.value), unit="G") if disk is not None else None
+        number = _gigabytes(disk.value.value) if disk is not None else None
         if disk is not None and number:
             resources.tell("disk", number, document.path, "resources.disk_size", disk.value.span)
         machine = part.entry("instance_type")
         if machine is not None and resources.gpu is None and isinstance(machine.value.value, str):
             _instance(machine.value, document, resources)
+
+
+def _gigabytes(value: object) -> int | None:
+    """Bytes of `64`, `64+` or `64GB`."""
+    return size(value, unit="G")
 
 
 _NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")
@@ -139,9 +130,8 @@ def _accelerators(section: Node, document: Document, resources: Resources) -> No
     node = entry.value
     if node.is_mapping and node.entries():
         first = node.entries()[0]
-        text, span = f"{first.key.value}:{first.value.value or 1}", first.key.span
-        if first.value.value is None:
-            text = str(first.key.value)
+        count = "" if first.value.value is None else f":{first.value.value or 1}"
+        text, span = f"{first.key.value}{count}", first.key.span
     elif node.is_sequence and node.items():
         text, span = str(node.items()[0].value), node.items()[0].span
     else:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
+from ..commands.flags import inside
 from ..commands.images import versions
 from ..commands.jobs import jobs_of
-from ..kubernetes.container import environment
-from ..kubernetes.manifest import accelerator, inside, renamed, text
+from ..kubernetes.container import listed_environment
+from ..kubernetes.manifest import accelerator, renamed
 from ..launch import Launch, Launcher, Resources, Started
-from ..quantities import size
+from ..quantities import quantity
 from ..shell.script import of_scalar
+from ..values import mapping_at, text, value_at
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project
@@ -40,10 +42,7 @@ def launches(document: Document, project: Project) -> Started:
     resources = Resources()
     asked = root.find("resources.accelerator")
     accelerator(asked, document, resources, _GPUS)
-    memory = root.find("resources.memory")
-    if memory is not None:
-        number = size(memory.value.value, binary=False)
-        resources.state("host_memory", number, document.path, "resources.memory", memory.value.span)
+    resources.read("host_memory", root.find("resources.memory"), document.path, "resources.memory", quantity)
     command = root.find("docker_server.start_command")
     if command is not None and isinstance(command.value.value, str):
         image = text(root, "base_image.image")
@@ -59,9 +58,8 @@ def launches(document: Document, project: Project) -> Started:
 
 
 def _variables(document: Document) -> dict[str, str]:
-    section = document.root.get("environment_variables")
-    entries = [(str(entry.key.value), document, entry.value) for entry in (section.entries() if section else ())]
-    return {name: word.text for name, word in environment(entries).items()}
+    stated = listed_environment(document, mapping_at(document.root, "environment_variables"))
+    return {name: word.text for name, word in stated.items()}
 
 
 def _caches(document: Document) -> dict[str, Node]:
@@ -85,9 +83,9 @@ def _with_models(config: Document, document: Document) -> Document:
     ]
     if not more:
         return config
-    root = Node("mapping", [*config.root.entries(), *more], config.root.span, config.root.raw)
-    root.merged = config.root.merged
-    return config._replace(roots=[root])
+    changed = inside(config, [*config.root.entries(), *more], config.root)
+    changed.root.merged = config.root.merged
+    return changed
 
 
 def _engine(document: Document, resources: Resources) -> Started:
@@ -96,13 +94,11 @@ def _engine(document: Document, resources: Resources) -> Started:
     base = text(section, "build.base_model")
     if base.startswith("encoder"):
         return Started([], [], "an embedding server (base_model: encoder), which gpulint does not estimate")
-    entries: list[Entry] = []
-    repo = section.find("build.checkpoint_repository.repo") if section is not None else None
-    if repo is not None:
-        entries.append(renamed(document, "model", repo))
+    repo = document.root.find("trt_llm.build.checkpoint_repository.repo")
+    entries = [renamed(document, "model", repo)] if repo is not None else []
     for name in ("build", "runtime", "runtime.patch_kwargs"):
-        part = section.find(name) if section is not None else None
-        for entry in part.value.entries() if part is not None else ():
+        part = value_at(section, name)
+        for entry in part.entries() if part is not None else ():
             key = "model" if entry.key.value == "model_path" else str(entry.key.value)
             if key not in _NESTED:
                 entries.append(renamed(document, key, entry))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..commands.flags import overlaid
-from ..kubernetes.manifest import flags_in, inside, renamed, scalar_at, stated, text
+from ..commands.flags import inside, overlaid
+from ..commands.images import versions
+from ..kubernetes.manifest import flags_in, renamed, scalar_at, stated
 from ..launch import Launch, Launcher, Resources, Started
+from ..values import text, value_at
 from .vllm_recipe_hardware import extra_arguments, kind_of, strategy, tensor_parallel
 
 if TYPE_CHECKING:
@@ -36,8 +38,7 @@ def launches(document: Document, project: Project) -> Started:
     variants = root.get("variants")
     if variants is None or not variants.is_mapping:
         return Started([], [], "a strategy of several recipes, without a model")
-    arguments = root.find("model.base_args")
-    base = flags_in(document, arguments.value if arguments is not None else None, "vllm")
+    base = _flags(document, value_at(root, "model.base_args"))
     if root.get("omni") is not None or _is_omni(root) or base.root.entry("omni") is not None:
         return Started([], [], "served by vLLM-Omni, which gpulint does not estimate")
     found = [
@@ -51,8 +52,8 @@ def launches(document: Document, project: Project) -> Started:
 
 
 def _is_omni(root: Node) -> bool:
-    tasks = root.find("meta.tasks")
-    return tasks is not None and any(item.value in _OMNI for item in tasks.value.items())
+    tasks = value_at(root, "meta.tasks")
+    return tasks is not None and any(item.value in _OMNI for item in tasks.items())
 
 
 def _launch(document: Document, root: Node, variant: Entry, base: Document, asked: Gpu | None) -> Launch | None:
@@ -74,8 +75,6 @@ def _launch(document: Document, root: Node, variant: Entry, base: Document, aske
     for flags in given:
         config = overlaid(config, flags)
     image = text(variant.value, "docker_image")
-    from ..commands.images import versions
-
     return Launch(f"variant {variant.key.value}", "vllm", config, resources, versions=versions(image))
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...hardware.catalogue import UnknownGpu
 from ...hardware.catalogue import find as find_gpu
 from ...units import GIB
+from ..values import mapping_at, scalar, value_at
 
 if TYPE_CHECKING:
     from ...hardware.gpu import Gpu
-    from ...source.node import Entry, Node
+    from ...source.node import Node
 
 _NODE, _TRAY = 8, 4
 _TRAYS = ("gb200", "gb300")
@@ -61,9 +62,9 @@ def kind_of(root: Node, variant: Node, asked: Gpu | None) -> Kind | None:
 def strategy(root: Node, nodes: int) -> str:
     """The strategy that the page recommends on so many nodes; "" where the recipe offers none for several."""
     offered = root.get("compatible_strategies")
-    names = [str(item.value) for item in offered.items()] if offered is not None and offered.is_sequence else []
-    default = root.get("default_strategy")
-    stated = str(default.value) if default is not None and default.value in names else ""
+    names = [str(item.value) for item in offered.items()] if offered is not None else []
+    default = scalar(root, "default_strategy")
+    stated = default if default in names else ""
     if nodes > 1:
         wanted = (stated.replace("single_node_", "multi_node_"), *_SEVERAL_NODES)
         return next((name for name in wanted if name.startswith("multi_node_") and name in names), "")
@@ -80,8 +81,7 @@ def tensor_parallel(root: Node, variant: Node, kind: Kind) -> tuple[int, Node] |
     The variant's `tp`, the recipe's for the strategy, one where a card holds `vram_minimum_gb`, else the whole node.
     """
     for holder, path in ((variant, "tp"), (root, "strategy_overrides.single_node_tp.tp")):
-        entry = holder.find(path)
-        stated = _keyed(entry.value, kind) if entry is not None else None
+        stated = _keyed(value_at(holder, path), kind)
         if stated is not None and isinstance(stated.value, int) and stated.value > 0:
             return min(stated.value, kind.node), stated
     memory = variant.get("vram_minimum_gb")
@@ -92,13 +92,13 @@ def tensor_parallel(root: Node, variant: Node, kind: Kind) -> tuple[int, Node] |
 
 def extra_arguments(root: Node, variant: Node, kind: Kind, chosen: str) -> list[Node]:
     """The lists of arguments that hang on hardware and strategy, in the order in which they are appended."""
-    found = [_at(variant, f"hardware_overrides.{kind.key}"), _at(root, f"strategy_overrides.{chosen}")]
-    own = _at(root, f"strategy_overrides.{chosen}.hardware_overrides")
+    found = [value_at(variant, f"hardware_overrides.{kind.key}"), value_at(root, f"strategy_overrides.{chosen}")]
+    own = value_at(root, f"strategy_overrides.{chosen}.hardware_overrides")
     by_kind = _first(own, kind)
     if by_kind is not None:
         found.append(by_kind)
     else:
-        found += [_first(_at(holder, "hardware_overrides"), kind) for holder in (root, variant)]
+        found += [_first(value_at(holder, "hardware_overrides"), kind) for holder in (root, variant)]
     found.append(own.get(kind.key) if own is not None and own.is_mapping else None)
     lists = [node.get("extra_args") for node in found if node is not None and node.is_mapping]
     return [item for item in lists if item is not None]
@@ -117,25 +117,20 @@ def _first(overrides: Node | None, kind: Kind) -> Node | None:
     return overrides.get(kind.generation) or overrides.get("nvidia")
 
 
-def _keyed(value: Node, kind: Kind) -> Node | None:
+def _keyed(value: Node | None, kind: Kind) -> Node | None:
     """A value, or the first of a mapping by GPU, generation, brand and `default`."""
-    if not value.is_mapping:
+    if value is None or not value.is_mapping:
         return value
     names = (kind.key, kind.generation, "nvidia", "default")
     return next((found for name in names for found in [value.get(name)] if found is not None), None)
 
 
-def _at(node: Node, path: str) -> Node | None:
-    entry = node.find(path)
-    return entry.value if entry is not None else None
-
-
 def _names(root: Node, variant: Node) -> list[tuple[str, Node]]:
-    verified = root.find("meta.hardware")
-    entries: list[Entry] = list(verified.value.entries()) if verified is not None else []
     supported = variant.get("supported_hardware")
     if supported is not None and supported.is_sequence:
         return [(str(item.value), item) for item in supported.items()]
+    known = value_at(root, "meta.hardware")
+    entries = known.entries() if known is not None else []
     return [(str(item.key.value), item.key) for item in entries if item.value.value == "verified"]
 
 
@@ -168,9 +163,6 @@ def _generation(gpu: Gpu) -> str:
 
 def _allowed(variant: Node) -> str:
     """The only generation that runs the variant: FP4 needs Blackwell unless the variant says otherwise."""
-    stated = variant.get("precision_hardware")
-    if stated is not None and stated.is_mapping:
-        generation = stated.get("generation")
-        return str(generation.value) if generation is not None else ""
-    precision = variant.get("precision")
-    return "blackwell" if precision is not None and str(precision.value).lower() in _FP4 else ""
+    if mapping_at(variant, "precision_hardware") is not None:
+        return scalar(variant, "precision_hardware.generation")
+    return "blackwell" if scalar(variant, "precision").lower() in _FP4 else ""

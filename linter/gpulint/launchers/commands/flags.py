@@ -16,7 +16,7 @@ from ..shell.script import place
 from ..shell.words import Word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -109,6 +109,11 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
     return Flags(Document(file.path, "flags", file.text, [root], [], []), rest)
 
 
+def inside(document: Document, entries: Iterable[Entry], like: Node) -> Document:
+    """A config whose keys stand somewhere inside a file; `like` is the mapping that holds most of them."""
+    return document._replace(roots=[Node("mapping", list(entries), like.span, like.raw)])
+
+
 def overlaid(base: Document, flags: Document) -> Document:
     """A config file with the flags that win over it; they keep the places and the file where they stand."""
     root = Node("mapping", list(base.root.entries()), base.root.span, base.root.raw)
@@ -140,8 +145,11 @@ def _lay(root: Node, over: Node) -> None:
 def _mapping(places: Places, words: Sequence[Word]) -> Node:
     first = place(places, words[0].at) if words else Span(1, 1, 1, 1, 0, 0)
     last = place(places, words[-1].at) if words else first
-    span = Span(first.line, first.column, last.end_line, last.end_column, first.start, max(first.end, last.end))
-    return Node("mapping", [], span)
+    return Node("mapping", [], _from_to(first, last))
+
+
+def _from_to(first: Span, last: Span) -> Span:
+    return Span(first.line, first.column, last.end_line, last.end_column, first.start, max(first.end, last.end))
 
 
 def _name(word: Word, end: int, manner: Manner) -> Word:
@@ -207,9 +215,7 @@ def _anything(word: Word) -> bool:
 
 def _positional(root: Node, word: Word, rest: list[Word], manner: Manner, places: Places, path: str) -> None:
     if len(rest) < len(manner.positionals) and word.text != "--":
-        name = manner.positionals[len(rest)]
-        key = Node("scalar", name, place(places, word.at), name)
-        key.path = path
+        key = _key(manner.positionals[len(rest)], word.at, places, path)
         root.value.append(Entry(key, scalar(word, places, path)))
     if word.text != "--":
         rest.append(word)
@@ -219,9 +225,7 @@ def _list(values: list[Word], places: Places, path: str) -> Node:
     if len(values) == 1:
         return scalar(values[0], places, path)
     items = [scalar(value, places, path) for value in values]
-    first, last = items[0].span, items[-1].span
-    span = Span(first.line, first.column, last.end_line, last.end_column, first.start, max(first.end, last.end))
-    node = Node("sequence", items, span)
+    node = Node("sequence", items, _from_to(items[0].span, items[-1].span))
     node.path = path
     return node
 

@@ -73,6 +73,11 @@ def elsewhere(image: str) -> str:
     return next((row["device"] for row in _rows("devices") if re.search(row["image"], name)), "")
 
 
+def not_estimated(device: str) -> str:
+    """Why what runs on such a device is no job."""
+    return f"its servers run on {device}, which gpulint does not estimate"
+
+
 def repository(image: str) -> str:
     """An image's name without its tag and digest."""
     name = image.partition("@")[0]

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...formats.core.format import Problem
 from ...formats.core.registry import is_of, recognise
 from ...source.document import SourceError
+from ...source.node import Entry, Node, Span
+from ...source.places import places_of
 from ...source.read import parse
-from .flags import Manner, overlaid, read_flags
+from ..shell.script import place
+from .flags import Manner, inside, overlaid, read_flags, scalar
 from .generated_files import CONFIG_SUFFIXES, MadeError
 from .program_table import PROGRAMS
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 
     from ...formats.core.format import Project
     from ...source.document import Document
-    from ...source.node import Span
     from ..shell.shell import Word
     from .program_table import Program
     from .wrappers import Unwrapped
@@ -71,12 +73,13 @@ def begin(
 
 def _own_options(format_: str, flags: Document) -> Document:
     """The flags that the format knows."""
-    from ...formats.core.keys import load
-    from ...source.node import Node
+    known = _schema(format_)["properties"]
+    return _kept(flags, lambda entry: str(entry.key.value).replace("_", "-") in known)
 
-    known = load(format_)["properties"]
-    entries = [item for item in flags.root.entries() if str(item.key.value).replace("_", "-") in known]
-    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+
+def _kept(flags: Document, wanted: Callable[[Entry], bool]) -> Document:
+    """The flags that are wanted."""
+    return inside(flags, filter(wanted, flags.root.entries()), flags.root)
 
 
 def flags_of(format_: str, words: list[Word], file: Document) -> Document:
@@ -87,20 +90,14 @@ def flags_of(format_: str, words: list[Word], file: Document) -> Document:
 
 def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]) -> Document:
     """The flags over the options that variables set; the keys of those belong to no file, so nothing edits them."""
-    from ...formats.core.keys import load
-    from ...source.node import Entry, Node
-    from ...source.places import places_of
-    from .flags import scalar
-
     places = places_of(flags.text)
     set_: list[Entry] = []
-    for option, schema in load(format_)["properties"].items():
+    for option, schema in _schema(format_)["properties"].items():
         word = variables.get(str(schema.get("x-variable", "")))
         if word is not None and word.text and flags.root.entry(option) is None:
             value = scalar(word, places, flags.path)
             set_.append(Entry(Node("scalar", option, value.span, option), value))
-    root = Node("mapping", [*set_, *flags.root.entries()], flags.root.span, flags.root.raw)
-    return flags._replace(roots=[root])
+    return inside(flags, [*set_, *flags.root.entries()], flags.root)
 
 
 def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
@@ -201,10 +198,6 @@ def _with_file(
     *,
     under: bool = False,
 ) -> Begun | None:
-    from ...source.node import Span
-    from ...source.places import places_of
-    from ..shell.script import place
-
     path, where = reference
     span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
     if _PLACEHOLDER.search(path):
@@ -222,7 +215,8 @@ def _with_file(
         values = {"reference": path, "path": path, "reason": reason, "assumption": "empty"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
         return Begun(format_, flags, None, (problem,))
-    flags = _without(flags, span)
+    # the flag that names the config is no key of it
+    flags = _kept(flags, lambda entry: entry.value.span != span)
     laid = _unsaid(format_, flags, document) if under else flags
     config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
     return Begun(format_, config, document)
@@ -240,24 +234,13 @@ def _again(file: Document, format_: str, flags: Document, *, under: bool) -> Cal
 
 def _unsaid(format_: str, flags: Document, file: Document) -> Document:
     """The flags whose option the file does not set, under whatever name."""
-    from ...source.node import Node
-
     known = _schema(format_).get("properties", {})
 
     def option(name: str) -> object:
         return known.get(name, {}).get("x-option", name)
 
     told = {option(str(key)) for key in list(file.root.keys())}
-    entries = [item for item in flags.root.entries() if option(str(item.key.value)) not in told]
-    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
-
-
-def _without(flags: Document, named: Span) -> Document:
-    """The flags without the one whose value stands at `named`: it names the config, and is no key of it."""
-    from ...source.node import Node
-
-    entries = [entry for entry in flags.root.entries() if entry.value.span != named]
-    return flags._replace(roots=[Node("mapping", entries, flags.root.span, flags.root.raw)])
+    return _kept(flags, lambda entry: option(str(entry.key.value)) not in told)
 
 
 def _shipped(path: str, format_: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .images import elsewhere
+from .images import elsewhere, not_estimated
 from .programs import known
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reason(programs: Iterable[Unwrapped]) -> str:
     for program in programs:
         device = elsewhere(program.image)
         if device:
-            return f"its servers run on {device}, which gpulint does not estimate"
+            return not_estimated(device)
         if known(program) is not None:
             return f"starts {program.head} with a config that is not in the project"
         engine = _ENGINES.get(program.head)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...source.node import Entry, Node
-from ..launch import Launcher, Started
-from .manifest import key_node, scalar_at, text
+from ..launch import Launcher, Started, combined
+from ..values import scalar, text
+from .manifest import key_node, scalar_at
 from .pod import jobs_of_pod
 
 if TYPE_CHECKING:
@@ -32,13 +33,11 @@ def recognise(document: Document) -> bool:
 
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every container; the copies of a controller each run on their own."""
-    found, problems, reasons = [], [], []
-    for part, container, controller in _containers(document.root):
-        started = jobs_of_pod(_pod(document, container, controller), document, project, part, mounts_shared_memory=True)
-        found += started.launches
-        problems += started.problems
-        reasons.append(started.reason)
-    return Started(found, problems, "" if found else next(filter(None, reasons), "has no container"))
+    started = (
+        jobs_of_pod(_pod(document, container, controller), document, project, part, mounts_shared_memory=True)
+        for part, container, controller in _containers(document.root)
+    )
+    return combined(started, "has no container")
 
 
 def _containers(root: Node, *, switched_off: bool = False) -> Iterator[tuple[str, Node, Node]]:
@@ -46,13 +45,12 @@ def _containers(root: Node, *, switched_off: bool = False) -> Iterator[tuple[str
 
     Without those of a controller that is not `enabled` (common library, `controller.enabledControllers`).
     """
-    controllers = root.get("controllers") if root.is_mapping else None
-    for controller in controllers.entries() if controllers is not None and controllers.is_mapping else ():
-        held = controller.value.get("containers") if controller.value.is_mapping else None
-        enabled = controller.value.get("enabled") if controller.value.is_mapping else None
-        if enabled is not None and str(enabled.value).lower() == "false" and not switched_off:
+    controllers = root.get("controllers")
+    for controller in controllers.entries() if controllers is not None else ():
+        held = controller.value.get("containers")
+        if scalar(controller.value, "enabled").lower() == "false" and not switched_off:
             continue
-        for container in held.entries() if held is not None and held.is_mapping else ():
+        for container in held.entries() if held is not None else ():
             if container.value.is_mapping:
                 name = f"controller {controller.key.value}, container {container.key.value}"
                 yield name, container.value, controller.value

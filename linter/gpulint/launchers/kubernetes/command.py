@@ -9,14 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
+from ..commands.jobs import jobs_of_commands
 from ..shell.shell import Command, Word
 from .container import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ...formats.core.format import Project
     from ...source.document import Document
     from ...source.node import Node
+    from ..launch import Resources, Started
 
 
 class Assembly:
@@ -54,9 +57,11 @@ class Assembly:
         """Words that have been read."""
         self._words += words
 
-    def command(self) -> Command:
-        """The whole command."""
-        return Command(tuple(word for word in self._words if word.text), self.variables)
+    def jobs(self, project: Project, resources: Resources, part: str, versions: Mapping[str, str]) -> Started:
+        """The jobs of the whole command, each with what is implied."""
+        command = Command(tuple(word for word in self._words if word.text), self.variables)
+        started = jobs_of_commands([command], self.file, project, resources, part, versions)
+        return started.each(implied={flag.replace("_", "-"): origin for flag, origin in self.implied.items()})
 
     def _added(self, text: str) -> Word:
         """A word that stands for the whole of the node; what is longer than that ends at its last character."""

@@ -10,6 +10,7 @@ from ..commands.jobs import jobs_of_commands
 from ..launch import Started
 from ..shell.script import of_scalar
 from ..shell.shell import Command, Word, commands
+from ..values import mappings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,9 +62,7 @@ def jobs_of_container(
 
 def foreign(started: Started, image: str) -> Started:
     """The jobs, marked as run by somebody's own build where the image is none that a program publishes."""
-    if not image or upstream(image):
-        return started
-    return started._replace(launches=[launch._replace(own_build=True) for launch in started.launches])
+    return started if not image or upstream(image) else started.each(own_build=True)
 
 
 _VLLM_FLAGS = frozenset(
@@ -108,6 +107,13 @@ def environment(entries: Sequence[tuple[str, Document, Node]]) -> dict[str, Word
     return found
 
 
+def variables_of(node: Node | None, file: Document) -> dict[str, Word]:
+    """The environment as Kubernetes lists it, `name` and `value` of each variable, as far as values are stated."""
+    pairs = [(item.get("name"), item.get("value")) for item in mappings(node)]
+    stated = [(name, value) for name, value in pairs if name is not None and value is not None]
+    return environment([(str(name.value), file, value) for name, value in stated])
+
+
 def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
     """Variables written as a mapping, or as a list of NAME=value; those without a value are left out."""
     if node is None:
@@ -126,11 +132,11 @@ def listed_environment(file: Document, node: Node | None) -> dict[str, Word]:
 
 def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
     """A scalar of a manifest with `$(NAME)` filled in, as Kubernetes does."""
-    script = of_scalar(file, node) if node.is_scalar and isinstance(node.value, str) else None
-    if script is None:
+    if not isinstance(node.value, str):
         text = node.raw if node.is_scalar else ""
         start, last = node.span.start, max(node.span.start, node.span.end - 1)
         return Word(text, tuple(min(start + index, last) for index in range(len(text))))
+    script = of_scalar(file, node)
     text, at, known = script.text, list(script.at), True
     for match in reversed(list(_VARIABLE.finditer(text))):
         value = variables.get(match[1])

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...formats.core.coercion import as_integer
 from ...source.node import Entry, Node
-from ..launch import Launcher, Resources, Started
+from ..launch import Launcher, Resources, Started, combined
+from ..values import mappings, scalar
 from .manifests import launches, objects, others
-from .pod import jobs_of_pod, mappings
+from .pod import jobs_of_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +30,13 @@ MAX_DEPTH = 12
 class _Pod(NamedTuple):
     """A pod spec, the name of the part of the resource that holds it, and whether it works in a group.
 
-    `gpus` is the node that counts its GPUs, where that stands outside.
+    `gpus` is the entry that counts its GPUs, where that stands outside.
     """
 
     spec: Node
     role: str
     grouped: bool
-    gpus: Node | None = None
+    gpus: Entry | None = None
 
 
 def recognise(document: Document) -> bool:
@@ -51,22 +51,16 @@ def holds_pod(root: Node) -> bool:
 
 def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of every pod that stands alone."""
-    launched, problems, reasons = [], [], []
-    for pod in _pods(item.root):
-        if pod.grouped:
-            reasons.append("its pods form groups that gpulint does not know")
-            continue
-        part = f"{item.part}, {pod.role}" if pod.role else item.part
-        resources = Resources()
-        if pod.gpus is not None:
-            count = as_integer(pod.gpus.value)
-            resources.state("gpus_per_node", count, manifests.file.path, "resources.limits.gpu", pod.gpus.span)
-        where = (manifests.file, manifests.project, part)
-        started = jobs_of_pod(pod.spec, *where, None, resources, mounts_shared_memory=True)
-        launched += started.launches
-        problems += started.problems
-        reasons.append(started.reason)
-    return Started(launched, problems, "" if launched else next(filter(None, reasons), "has no pod"))
+    return combined((_jobs(pod, item, manifests) for pod in _pods(item.root)), "has no pod")
+
+
+def _jobs(pod: _Pod, item: Object, manifests: Manifests) -> Started:
+    if pod.grouped:
+        return Started([], [], "its pods form groups that gpulint does not know")
+    part = f"{item.part}, {pod.role}" if pod.role else item.part
+    resources = Resources()
+    resources.read("gpus_per_node", pod.gpus, manifests.file.path, "resources.limits.gpu")
+    return jobs_of_pod(pod.spec, manifests.file, manifests.project, part, None, resources, mounts_shared_memory=True)
 
 
 def _pods(node: Node, depth: int = 0, role: str = "", *, grouped: bool = False) -> Iterator[_Pod]:
@@ -74,7 +68,8 @@ def _pods(node: Node, depth: int = 0, role: str = "", *, grouped: bool = False) 
         return
     if node.is_sequence:
         for item in node.items():
-            yield from _pods(item, depth + 1, _named(item) or role, grouped=grouped)
+            # `roles: [{name: prefill, template: ...}]`
+            yield from _pods(item, depth + 1, scalar(item, "name") or role, grouped=grouped)
         return
     if not node.is_mapping:
         return
@@ -88,7 +83,7 @@ def _pods(node: Node, depth: int = 0, role: str = "", *, grouped: bool = False) 
     for entry in node.entries():
         key = str(entry.key.value)
         together = grouped or (key[:1].islower() and ("leader" in key.lower() or "worker" in key.lower()))
-        found = key if role == _SERVICES else _SERVICES if key == _SERVICES else _named(entry.value) or role
+        found = key if role == _SERVICES else _SERVICES if key == _SERVICES else scalar(entry.value, "name") or role
         yield from _pods(entry.value, depth + 1, found, grouped=together)
 
 
@@ -102,13 +97,7 @@ def _of_graph(service: Node, main: Entry, role: str, *, grouped: bool) -> _Pod:
     listed = Entry(key, Node("sequence", [main.value], main.value.span))
     spec = Node("mapping", [*(outer.entries() if outer is not None else ()), listed], main.value.span)
     gpus = service.find("resources.limits.gpu") or service.find("resources.requests.gpu")
-    return _Pod(spec, role, grouped, gpus.value if gpus is not None else None)
-
-
-def _named(node: Node) -> str:
-    """The name of a part: `roles: [{name: prefill, template: ...}]`."""
-    name = node.get("name") if node.is_mapping else None
-    return str(name.value) if name is not None and name.is_scalar else ""
+    return _Pod(spec, role, grouped, gpus)
 
 
 LAUNCHER = Launcher(

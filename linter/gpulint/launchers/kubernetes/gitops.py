@@ -11,16 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..embedded import embedded
-from ..launch import Launcher, Started
+from ..launch import Launcher, Started, combined
+from ..values import listed, text, value_at
 from . import custom_pods
-from .manifest import text
 from .manifests import launches, objects, readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...source.document import Document
-    from ...source.node import Node
     from .manifests import Manifests, Object
 
 NAME = "gitops"
@@ -31,32 +30,27 @@ CHARTS = ("production_stack_values", "llm_d_values", "app_template")
 
 def recognise(document: Document) -> bool:
     """A release whose values are those of a chart that is known, or hold a pod."""
-    for item in objects(document):
-        if readers(item) == NAME:
-            if custom_pods.holds_pod(item.root):
-                return True
-            if any(_chart(values) for values in _values(item, document)):
-                return True
-    return False
+    return any(
+        custom_pods.holds_pod(item.root) or any(_chart(values) for values in _values(item, document))
+        for item in objects(document)
+        if readers(item) == NAME
+    )
 
 
 def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of each set of values; those of an unknown chart are the pods that stand in them."""
-    found, problems, reasons = [], [], []
-    for values in _values(item, manifests.file):
-        chart = _chart(values)
-        if not chart:
-            continue
-        started: Started = import_module(f".{chart}", __package__).launches(values, manifests.project)
-        found += [launch._replace(part=f"{item.part}, {launch.part}") for launch in started.launches]
-        problems += started.problems
-        reasons.append(started.reason)
-    if not reasons and custom_pods.holds_pod(item.root):
+    known = [(values, chart) for values in _values(item, manifests.file) if (chart := _chart(values))]
+    if not known and custom_pods.holds_pod(item.root):
         return custom_pods.read(item, manifests)
-    if not reasons:
+    if not known:
         name = text(item.root, "spec.chart.spec.chart") or text(item.root, "spec.source.chart")
-        reasons.append(f"installs {name or 'a chart'}, whose values gpulint does not know")
-    return Started(found, problems, "" if found else next(filter(None, reasons), "starts no job"))
+        return Started([], [], f"installs {name or 'a chart'}, whose values gpulint does not know")
+    started = combined(
+        (import_module(f".{chart}", __package__).launches(values, manifests.project) for values, chart in known),
+        "starts no job",
+    )
+    named = [launch._replace(part=f"{item.part}, {launch.part}") for launch in started.launches]
+    return started._replace(launches=named)
 
 
 def _chart(values: Document) -> str:
@@ -66,28 +60,17 @@ def _chart(values: Document) -> str:
 
 def _values(item: Object, file: Document) -> Iterator[Document]:
     """The values of a release, each as a document of its own."""
-    spec = item.root.get("spec")
-    if spec is None or not spec.is_mapping:
-        return
-    if item.kind == "HelmRelease":
-        yield from _read(spec.get("values"), file)
-    elif item.kind == "HelmChart":
-        yield from _read(spec.get("valuesContent"), file)
+    if item.kind in ("HelmRelease", "HelmChart"):
+        key = "values" if item.kind == "HelmRelease" else "valuesContent"
+        held = [value_at(item.root, f"spec.{key}")]
     else:
-        sources = [spec.get("source"), *(several.items() if (several := spec.get("sources")) is not None else ())]
-        for source in sources:
-            helm = source.get("helm") if source is not None and source.is_mapping else None
-            if helm is not None and helm.is_mapping:
-                whole = helm.get("valuesObject")
-                yield from _read(helm.get("values") if whole is None else whole, file)
-
-
-def _read(node: Node | None, file: Document) -> Iterator[Document]:
-    if node is None:
-        return
-    held = file._replace(roots=[node], reread=None) if node.is_mapping else embedded(file, node)
-    if held is not None:
-        yield held
+        sources = [value_at(item.root, "spec.source"), *listed(value_at(item.root, "spec.sources"))]
+        held = [value_at(source, "helm.valuesObject") or value_at(source, "helm.values") for source in sources]
+    for node in held:
+        if node is not None:
+            values = file._replace(roots=[node], reread=None) if node.is_mapping else embedded(file, node)
+            if values is not None:
+                yield values
 
 
 LAUNCHER = Launcher(

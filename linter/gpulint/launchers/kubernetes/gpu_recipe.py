@@ -9,10 +9,11 @@ from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
 from ...formats.core.registry import recognise as recognise_format
 from ...source.document import SourceError
-from ..commands.flags import overlaid
+from ..commands.flags import inside, overlaid
 from ..commands.images import versions
 from ..launch import Launch, Launcher, Resources, Started
-from .manifest import inside, renamed, text
+from ..values import mapping_at, text
+from .manifest import renamed
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project
@@ -29,18 +30,17 @@ _FRAMEWORKS = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt
 def recognise(document: Document) -> bool:
     """`workload` with `gpus` and an image, or a `dynamo` deployment with workers."""
     root = document.root
-    workload = root.get("workload")
-    if workload is not None and workload.is_mapping:
-        keys = set(workload.keys())
-        if "gpus" in keys and keys & {"image", "configFile", "envs", "framework"}:
-            return True
+    workload = mapping_at(root, "workload")
+    keys = set(workload.keys()) if workload is not None else set()
+    if "gpus" in keys and keys & {"image", "configFile", "envs", "framework"}:
+        return True
     return root.find("dynamo.decodeWorker") is not None or root.find("dynamo.prefillWorker") is not None
 
 
 def launches(document: Document, project: Project) -> Started:
     """The job of the config file, on `workload.gpus`; a file of Python or of an unknown tool is named as the reason."""
-    workload = document.root.get("workload")
-    if workload is None or not workload.is_mapping or document.root.get("dynamo") is not None:
+    workload = mapping_at(document.root, "workload")
+    if workload is None or document.root.get("dynamo") is not None:
         return Started([], [], "the flags of its workers are in files given at install time")
     resources = Resources()
     gpus = workload.entry("gpus")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...formats.core.coercion import as_integer
 from ..launch import Resources, Started
 from .pod import gpu_container, jobs_of_pod
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...formats.core.format import Project
     from ...source.document import Document
-    from ...source.node import Node
+    from ...source.node import Entry, Node
     from ..shell.shell import Word
 
 
@@ -22,6 +24,15 @@ class Member(NamedTuple):
     role: str
     spec: Node
     pods: int | None
+
+
+def pods_of(role: str, pod: Entry | None, *counts: Node | None) -> list[Member]:
+    """A pod spec of which there are as many as the product of its counts, each 1 where it is missing; none without."""
+    if pod is None or not pod.value.is_mapping:
+        return []
+    numbers = [as_integer(node.value) if node is not None else 1 for node in counts]
+    stated = [number for number in numbers if number is not None]
+    return [Member(role, pod.value, prod(stated) if len(stated) == len(numbers) else None)]
 
 
 def resources_of(members: Sequence[Member], file: Document) -> Resources:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...source.node import Entry
-from ..commands.images import elsewhere, versions
-from ..commands.jobs import jobs_of_commands
-from ..launch import Launcher, Resources, Started
+from ..commands.images import elsewhere, not_estimated, versions
+from ..launch import Launcher, Resources, Started, combined
+from ..values import listed, mapping_at, mappings, scalar, text, value_at
 from .command import Assembly
 from .container import foreign, jobs_of_container
-from .manifest import scalar_at, text
-from .pod import container_of, listed, mappings, read_asked, read_labels
+from .manifest import scalar_at
+from .pod import container_of, read_asked, read_labels
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project
@@ -44,26 +44,21 @@ def recognise(document: Document) -> bool:
 def launches(document: Document, project: Project) -> Started:
     """The servers of each role that is created; their replicas each serve on their own."""
     root = document.root
-    found, problems, reasons = [], [], []
-    for role in ROLES:
-        section = root.get(role)
-        created = section.get("create") if section is not None and section.is_mapping else None
-        if section is None or not section.is_mapping or (created is not None and created.value is False):
-            continue
-        for container in mappings(section.get("containers")):
-            started = _server(root, section, container, role, document, project)
-            found += started.launches
-            problems += started.problems
-            reasons.append(started.reason)
-    reason = next(filter(None, reasons), "starts no container")
-    return Started(found, problems, "" if found else reason)
+    servers = (
+        _server(root, section, container, role, document, project)
+        for role in ROLES
+        if (section := mapping_at(root, role)) is not None
+        and getattr(section.get("create"), "value", True) is not False
+        for container in mappings(section.get("containers"))
+    )
+    return combined(servers, "starts no container")
 
 
 def _server(root: Node, section: Node, container: Node, role: str, document: Document, project: Project) -> Started:
     kind = text(section, "accelerator.type") or text(root, "accelerator.type") or "nvidia"
     device = _DEVICES.get(kind) or elsewhere(text(container, "image"))
     if device:
-        return Started([], [], f"its servers run on {device}, which gpulint does not estimate")
+        return Started([], [], not_estimated(device))
     parallelism = section.get("parallelism")
     resources = Resources()
     read_asked(container.get("resources"), document, resources)
@@ -77,40 +72,34 @@ def _server(root: Node, section: Node, container: Node, role: str, document: Doc
     line = Assembly(document, container, "vllm serve", described.environment)
     line.say("model", model[0], model[1])
     for key, flag in _DEGREES:
-        line.say(flag, parallelism.get(key) if parallelism is not None else None)
+        line.say(flag, value_at(parallelism, key))
     line.words(listed(container.get("args")))
-    known = versions(described.image)
-    started = jobs_of_commands([line.command()], document, project, resources, role, known)
-    return foreign(started, described.image)
+    return foreign(line.jobs(project, resources, role, versions(described.image)), described.image)
 
 
 def _model(root: Node, document: Document) -> tuple[Node, int] | None:
     """The node that names the model and where in its text: a hub id in `uri`, which may be the `name`, or a path."""
-    uri, name = root.find("modelArtifacts.uri"), root.find("modelArtifacts.name")
-    given = str(uri.value.value) if uri is not None and uri.value.is_scalar else ""
-    scheme, _, rest = given.partition("://")
+    uri, name = value_at(root, "modelArtifacts.uri"), value_at(root, "modelArtifacts.name")
+    scheme, _, rest = scalar(root, "modelArtifacts.uri").partition("://")
     if "{{" in rest or (scheme == "pvc+hf" and name is not None):
-        return (name.value, 0) if name is not None else None
+        return (name, 0) if name is not None else None
     if uri is None or not rest:
         return None
     if scheme == "pvc":
         mounted = text(root, "modelArtifacts.mountPath") or "/model-cache"
-        return scalar_at(document, f"{mounted}/{rest.partition('/')[2]}", uri.value), 0
-    skip = len(scheme) + 3
-    return (uri.value, skip) if scheme == "hf" else None
+        return scalar_at(document, f"{mounted}/{rest.partition('/')[2]}", uri), 0
+    return (uri, len(scheme) + 3) if scheme == "hf" else None
 
 
 def _read_gpus(section: Node, parallelism: Node | None, document: Document, resources: Resources) -> None:
     """GPUs as the parallel sizes need them, where no limit says; their kind from `acceleratorTypes`."""
-    sizes = [parallelism.get(key) if parallelism is not None else None for key in ("tensor", "dataLocal")]
+    sizes = [value_at(parallelism, key) for key in ("tensor", "dataLocal")]
     each = [as_integer(node.value) if node is not None else 1 for node in sizes]
     stated = next((node for node in sizes if node is not None), None)
     if resources.gpus_per_node is None and stated is not None and None not in each:
         number = (each[0] or 1) * (each[1] or 1)
         resources.state("gpus_per_node", number, document.path, "parallelism", stated.span, "tensor x dataLocal")
-    types = section.get("acceleratorTypes")
-    key = types.get("labelKey") if types is not None and types.is_mapping else None
-    values = types.get("labelValues") if types is not None and types.is_mapping else None
+    key, values = value_at(section, "acceleratorTypes.labelKey"), value_at(section, "acceleratorTypes.labelValues")
     if key is not None and values is not None and len(values.items()) == 1:
         read_labels([Entry(key, values.items()[0])], document, resources)
 

@@ -14,15 +14,9 @@ from ..commands.programs import flags_of
 from .container import written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ..launch import Resources
-
-
-def inside(document: Document, entries: Iterable[Entry], like: Node) -> Document:
-    """A config whose keys stand somewhere inside a file; `like` is the mapping that holds most of them."""
-    root = Node("mapping", list(entries), like.span, like.raw)
-    return document._replace(roots=[root])
 
 
 def flags_in(document: Document, node: Node | None, format_: str) -> Document:
@@ -61,12 +55,6 @@ def scalar_at(document: Document, value: object, like: Node) -> Node:
 def dashed(camel: str) -> str:
     """`maxModelLen` as `max-model-len`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", camel).lower()
-
-
-def text(node: Node | None, key: str) -> str:
-    """A string below a dotted key; "" where there is none."""
-    entry = node.find(key) if node is not None and node.is_mapping else None
-    return entry.value.value if entry is not None and isinstance(entry.value.value, str) else ""
 
 
 def accelerator(entry: Entry | None, document: Document, resources: Resources, names: Mapping[str, str]) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...formats.core.keys import key_problems, load
+from ..embedded import embedded
 from ..launch import Started
-from .object_fields import field_problems
+from ..values import scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,15 +93,15 @@ class Manifests(NamedTuple):
         """The object of one of the kinds with that name."""
         return next((item for item in self.objects if item.kind in kinds and item.name == name), None)
 
-    def config_map(self, name: object, key: str | None = None) -> Node | None:
-        """The text under a key of a ConfigMap, or under its only one."""
-        found = self.named(("ConfigMap",), name)
+    def used_by(self, kind: str, path: str, name: str) -> bool:
+        """Whether an object of a kind names another one at a path."""
+        return bool(name) and any(scalar(item.root, path) == name for item in self.objects if item.kind == kind)
+
+    def embedded(self, name: Node | None, key: str) -> Document | None:
+        """The config under a key of the ConfigMap that a node names."""
+        found = self.named(("ConfigMap",), name.value) if name is not None else None
         data = found.root.get("data") if found is not None else None
-        if data is None:
-            return None
-        if key is not None:
-            return data.get(key)
-        return data.entries()[0].value if len(data.entries()) == 1 else None
+        return embedded(self.file, data.get(key)) if data is not None else None
 
 
 def group_of(root: Node) -> tuple[str, str]:
@@ -123,6 +125,15 @@ def objects(document: Document) -> Iterator[Object]:
             name = item.find("metadata.name")
             label = str(name.value.value) if name is not None and name.value.is_scalar else ""
             yield Object(kind, group, label, item)
+
+
+def field_problems(document: Document, item: Object) -> list[Problem]:
+    """The fields of an object held against the definition that the API server has of it, if it is a kind with one."""
+    version = str(getattr(item.root.get("apiVersion"), "value", "")).rpartition("/")[2]
+    definition = f"{item.group}/{version}/{item.kind}"
+    if definition not in load("kubernetes")["$defs"]:
+        return []
+    return key_problems(document, "kubernetes", node=item.root, definition=definition)
 
 
 def module_of(name: str) -> str:
@@ -161,7 +172,7 @@ def launches(document: Document, project: Project) -> Started:
     problems: list[Problem] = []
     reasons: dict[bool, str] = {}
     for item in manifests.objects:
-        problems += field_problems(document, item.root, item.group, item.kind)
+        problems += field_problems(document, item)
         module = _READERS.get((item.group, item.kind)) or ("custom_pods" if others(item) else None)
         if module is None:
             continue

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
+from ...source.node import Entry
 from ...units import MIB
-from ..commands.images import elsewhere
-from ..launch import Resources, Started
-from ..quantities import size
-from .container import Container, environment, jobs_of_container
+from ..commands.images import elsewhere, not_estimated
+from ..launch import Resources, Started, combined
+from ..quantities import quantity
+from ..values import count, listed, mappings, scalar, value_at
+from .container import Container, jobs_of_container, variables_of
 from .mounts import mounted
-from .pod_settings import tell_pod
+from .pod_settings import shared_mounts, tell_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ...formats.core.format import Project
     from ...hardware.catalogue import Instance
     from ...source.document import Document
-    from ...source.node import Entry, Node
+    from ...source.node import Node
     from ..shell.shell import Word
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu.shared")
@@ -60,7 +62,7 @@ def jobs_of_pod(
     Init containers are left out. `resources` is what the manifest says elsewhere, and wins; `variables` are
     those that a controller sets in every container, which may also mount /dev/shm.
     """
-    launches, problems, reasons = [], [], []
+    found = []
     for container in mappings(spec.get("containers")):
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
@@ -71,37 +73,23 @@ def jobs_of_pod(
         command = container_of(container, file, variables)
         device = elsewhere(command.image) if own.gpus_per_node is None else ""
         if device:
-            reasons.append((False, f"its servers run on {device}, which gpulint does not estimate"))
-            continue
-        started = jobs_of_container(command, file, opening, own, _named(container, part))
-        launches += started.launches
-        problems += started.problems
-        if started.reason:
-            reasons.append((own.gpus_per_node is None, started.reason))
-    first = min(reasons, key=lambda row: row[0])[1] if reasons else "has no container"
-    return Started(launches, problems, "" if launches else first)
+            found.append((False, Started([], [], not_estimated(device))))
+        else:
+            started = jobs_of_container(command, file, opening, own, _named(container, part))
+            found.append((own.gpus_per_node is None, started))
+    # why a container with GPUs starts none comes before what a sidecar does
+    first = min((row for row in found if row[1].reason), key=lambda row: row[0], default=None)
+    started = combined((row[1] for row in found), "has no container")
+    return started if started.launches or first is None else started._replace(reason=first[1].reason)
 
 
 def container_of(node: Node, file: Document, given: Mapping[str, Word] | None = None) -> Container:
     """A container of a pod spec."""
-    image = node.get("image")
     return Container(
-        str(image.value) if image is not None and image.is_scalar else "",
+        scalar(node, "image"),
         listed(node.get("command")) or None,
         listed(node.get("args")),
-        {**(given or {}), **variables_of(node, file)},
-    )
-
-
-def variables_of(node: Node, file: Document) -> dict[str, Word]:
-    """The environment of a container, as far as the manifest states its values."""
-    return environment(
-        [
-            (str(name.value), file, value)
-            for item in mappings(node.get("env"))
-            for name, value in ((item.get("name"), item.get("value")),)
-            if name is not None and value is not None
-        ]
+        {**(given or {}), **variables_of(node.get("env"), file)},
     )
 
 
@@ -128,7 +116,7 @@ def read_resources(spec: Node, container: Node, file: Document, resources: Resou
 def read_asked(section: Node | None, file: Document, resources: Resources) -> None:
     """Fill in what `limits` and `requests` say."""
     for name in ("limits", "requests"):
-        asked = section.get(name) if section is not None else None
+        asked = value_at(section, name)
         for entry in asked.entries() if asked is not None else ():
             _asked(entry, file, resources)
 
@@ -141,21 +129,19 @@ def read_node(spec: Node, file: Document, resources: Resources) -> None:
 def _asked(entry: Entry, file: Document, resources: Resources) -> None:
     name = str(entry.key.value)
     if resources.gpus_per_node is None and (name in GPU_RESOURCES or name.startswith(_MIG)):
-        number = as_integer(entry.value.value)
-        resources.state("gpus_per_node", number or None, file.path, name, entry.value.span)
-        if name.startswith(_MIG) and resources.gpu is None and number:
+        resources.read("gpus_per_node", entry, file.path, parse=count)
+        if name.startswith(_MIG) and resources.gpu is None and resources.gpus_per_node:
             resources.state("gpu", name.rpartition("/")[2], file.path, name, entry.key.span)
     elif name == "memory" and resources.host_memory is None:
-        number = size(entry.value.value, binary=False)
-        resources.state("host_memory", number, file.path, name, entry.value.span)
+        resources.read("host_memory", entry, file.path, parse=quantity)
 
 
 def _labels(spec: Node) -> Iterator[Entry]:
     """Node labels that the pod asks for: `nodeSelector`, and required node affinity with one value."""
     selector = spec.get("nodeSelector")
     yield from selector.entries() if selector is not None else ()
-    terms = spec.find("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
-    yield from labels_of(terms.value if terms else None)
+    required = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    yield from labels_of(value_at(spec, f"{required}.nodeSelectorTerms"))
 
 
 def labels_of(terms: Node | None) -> Iterator[Entry]:
@@ -164,7 +150,7 @@ def labels_of(terms: Node | None) -> Iterator[Entry]:
         for expression in mappings(term.get("matchExpressions")):
             key, values = expression.get("key"), expression.get("values")
             if key is not None and values is not None and len(values.items()) == 1:
-                yield _entry(key, values.items()[0])
+                yield Entry(key, values.items()[0])
 
 
 def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
@@ -173,12 +159,6 @@ def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -
         _label(entry, file, resources)
     for entry in labels:
         _size(entry, file, resources)
-
-
-def _entry(key: Node, value: Node) -> Entry:
-    from ...source.node import Entry
-
-    return Entry(key, value)
 
 
 def _label(entry: Entry, file: Document, resources: Resources) -> None:
@@ -229,32 +209,14 @@ def machine_of(name: str) -> Instance | None:
 
 def _shared_memory(spec: Node, container: Node, file: Document, resources: Resources) -> None:
     """`/dev/shm` from an `emptyDir` in memory; its size is the limit, or half the node's memory without one."""
-    mounts = {
-        str(name.value)
-        for mount in mappings(container.get("volumeMounts"))
-        for name, path in ((mount.get("name"), mount.get("mountPath")),)
-        if name is not None and path is not None and str(path.value).rstrip("/") == "/dev/shm"  # noqa: S108
-    }
+    mounts = set(shared_mounts(container))
     for volume in mappings(spec.get("volumes")):
-        name, limit = volume.get("name"), volume.find("emptyDir.sizeLimit")
-        if name is not None and str(name.value) in mounts and limit is not None and resources.shared_memory is None:
-            number = size(limit.value.value, binary=False)
-            resources.state("shared_memory", number, file.path, "emptyDir.sizeLimit", limit.value.span)
+        if scalar(volume, "name") in mounts and resources.shared_memory is None:
+            limit = volume.find("emptyDir.sizeLimit")
+            resources.read("shared_memory", limit, file.path, "emptyDir.sizeLimit", quantity)
 
 
 def _named(container: Node, part: str) -> str:
-    name = container.get("name")
-    label = f"container {name.value}" if name is not None and name.is_scalar else "container"
+    name = scalar(container, "name")
+    label = f"container {name}" if name else "container"
     return f"{part}, {label}" if part else label
-
-
-def listed(node: Node | None) -> list[Node]:
-    """The items of a list, or a scalar as the only one."""
-    if node is None:
-        return []
-    return node.items() if node.is_sequence else [node] if node.is_scalar and node.value is not None else []
-
-
-def mappings(node: Node | None) -> list[Node]:
-    """The items of a list that are mappings."""
-    return [item for item in node.items() if item.is_mapping] if node is not None else []

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
 from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
-from ..quantities import size
+from ..quantities import quantity
+from ..values import mappings, scalar, value_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +33,7 @@ def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) 
     ):
         entry = container.find(path) if path else _gpus(container, name.rpartition("_")[2] + "s")
         if entry is not None and entry.value.is_scalar:
-            value = entry.value.value
-            if name.endswith("storage"):
-                value = size(value, binary=False)
+            value = quantity(entry.value.value) if name.endswith("storage") else entry.value.value
             if value is not None:
                 resources.tell(name, value, file.path, str(entry.key.value), entry.value.span)
     _devices(spec, container, resources)
@@ -42,55 +41,42 @@ def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) 
 
 
 def _gpus(container: Node, section: str) -> Entry | None:
-    asked = container.find(f"resources.{section}")
-    for entry in asked.value.entries() if asked is not None else ():
-        if str(entry.key.value) in GPU_RESOURCES:
-            return entry
-    return None
+    asked = value_at(container, f"resources.{section}")
+    entries = asked.entries() if asked is not None else ()
+    return next((entry for entry in entries if str(entry.key.value) in GPU_RESOURCES), None)
 
 
 def _devices(spec: Node, container: Node, resources: Resources) -> None:
     """Any way but the usual limit by which a container may get a GPU: claims, other resources, a runtime class."""
-    asked = container.get("resources")
-    names = [
-        str(entry.key.value)
-        for section in ("limits", "requests")
-        for part in ((asked.get(section) if asked is not None else None),)
-        for entry in (part.entries() if part is not None else ())
-    ]
-    others = [name for name in names if "/" in name] or [
-        name for name in ("claims",) if asked is not None and asked.get(name) is not None
-    ]
+    asked = [value_at(container, f"resources.{section}") for section in ("limits", "requests")]
+    names = [str(entry.key.value) for part in asked if part is not None for entry in part.entries()]
+    others = [name for name in names if "/" in name]
+    if not others and container.find("resources.claims") is not None:
+        others = ["claims"]
     others += [name for name in ("runtimeClassName", "resourceClaims") if spec.get(name) is not None]
     resources.told["container.devices"] = (others, Origin("derived", "the pod spec"))
 
 
 def _shared(spec: Node, container: Node, file: Document, resources: Resources) -> None:
-    ipc = spec.get("hostIPC")
-    if ipc is not None and ipc.value is True:
+    if getattr(spec.get("hostIPC"), "value", None) is True:
         return
-    mount = next(_mounts(container), None)
+    mount = next(shared_mounts(container), None)
     if mount is None:
         if resources.shared_memory is None:
             resources.shared_memory = CONTAINER_SHARED_MEMORY
             resources.origins["shared_memory"] = Origin("default", "64 MiB, the default of container runtimes")
         return
-    for volume in _items(spec.get("volumes")):
-        name, empty = volume.get("name"), volume.entry("emptyDir")
-        if name is None or empty is None or str(name.value) != mount:
-            continue
-        medium = empty.value.get("medium") if empty.value.is_mapping else None
-        span = medium.span if medium is not None else empty.key.span
-        value = str(medium.value) if medium is not None and medium.value else "disk"
-        resources.tell("container.shm_medium", value, file.path, "emptyDir.medium", span)
+    for volume in mappings(spec.get("volumes")):
+        empty = volume.entry("emptyDir")
+        if empty is not None and scalar(volume, "name") == mount:
+            medium = empty.value.get("medium")
+            span = medium.span if medium is not None else empty.key.span
+            value = str(medium.value) if medium is not None and medium.value else "disk"
+            resources.tell("container.shm_medium", value, file.path, "emptyDir.medium", span)
 
 
-def _mounts(container: Node) -> Iterator[str]:
-    for mount in _items(container.get("volumeMounts")):
-        name, path = mount.get("name"), mount.get("mountPath")
-        if name is not None and path is not None and str(path.value).rstrip("/") == SHARED:
-            yield str(name.value)
-
-
-def _items(node: Node | None) -> list[Node]:
-    return [item for item in node.items() if item.is_mapping] if node is not None and node.is_sequence else []
+def shared_mounts(container: Node) -> Iterator[str]:
+    """The names of the volumes that a container mounts at /dev/shm."""
+    for mount in mappings(container.get("volumeMounts")):
+        if scalar(mount, "mountPath").rstrip("/") == SHARED:
+            yield scalar(mount, "name")

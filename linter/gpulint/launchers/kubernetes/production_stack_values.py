@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.keys import load
-from ..commands.flags import overlaid
+from ..commands.flags import inside, overlaid
 from ..commands.images import elsewhere, versions
 from ..launch import Launch, Launcher, Resources, Started
-from ..quantities import size
-from .manifest import dashed, flags_in, inside, renamed, text
+from ..quantities import quantity
+from ..values import mappings, text, value_at
+from .manifest import dashed, flags_in, renamed
 from .pod import labels_of, read_labels
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project
     from ...source.document import Document
-    from ...source.node import Entry, Node
+    from ...source.node import Node
 
 NAME = "production_stack_values"
 
@@ -34,18 +35,9 @@ def launches(document: Document, project: Project) -> Started:  # noqa: ARG001
     root = document.root
     if root.get("suite") is not None:
         return Started([], [], "a helm-unittest suite: tests templates, starts no job")
-    models = root.find("servingEngineSpec.modelSpec")
-    found: list[Launch] = []
-    reasons: list[str] = []
-    for model in models.value.items() if models is not None else ():
-        if not model.is_mapping:
-            continue
-        reason = _why_not(model)
-        if reason:
-            reasons.append(reason)
-        else:
-            found.append(_launch(document, model))
-    return Started(found, [], "" if found else reasons[0] if reasons else "sets no model (`modelSpec`)")
+    models = mappings(value_at(root, "servingEngineSpec.modelSpec"))
+    found = [_launch(document, model) for model in models if not _why_not(model)]
+    return Started(found, [], "" if found else _why_not(models[0]) if models else "sets no model (`modelSpec`)")
 
 
 def _why_not(model: Node) -> str:
@@ -66,17 +58,15 @@ def _image(model: Node) -> str:
 def _launch(document: Document, model: Node) -> Launch:
     resources = Resources()
     _read_resources(document, model, resources)
-    entries: list[Entry] = []
     url = model.entry("modelURL")
-    if url is not None:
-        entries.append(renamed(document, "model", url))
+    entries = [renamed(document, "model", url)] if url is not None else []
     config = model.get("vllmConfig")
     known = load("vllm")["properties"]
     for entry in config.entries() if config is not None else ():
         option = dashed(str(entry.key.value))
         if option in known and entry.value.value is not None:
             entries.append(renamed(document, option, entry))
-    flags = flags_in(document, config.get("extraArgs") if config is not None else None, "vllm")
+    flags = flags_in(document, value_at(config, "extraArgs"), "vllm")
     name = text(model, "name")
     part = f"model {name}" if name else "model"
     whole = overlaid(inside(document, entries, model), flags)
@@ -84,26 +74,23 @@ def _launch(document: Document, model: Node) -> Launch:
 
 
 def _read_resources(document: Document, model: Node, resources: Resources) -> None:
-    gpus = model.entry("requestGPU")
-    if gpus is not None:
-        number = as_integer(gpus.value.value)
-        resources.state("gpus_per_node", number, document.path, "requestGPU", gpus.value.span)
-    kind = model.entry("requestGPUType")
-    if kind is not None and isinstance(kind.value.value, str) and "/mig-" in kind.value.value:
-        name = kind.value.value.rpartition("/")[2]
-        resources.state("gpu", name, document.path, "requestGPUType", kind.value.span)
-    memory, shared = model.entry("limitMemory") or model.entry("requestMemory"), model.entry("shmSize")
-    for name, found in (("host_memory", memory), ("shared_memory", shared)):
-        if found is not None:
-            number = size(found.value.value, binary=False)
-            resources.state(name, number, document.path, str(found.key.value), found.value.span)
+    path = document.path
+    resources.read("gpus_per_node", model.entry("requestGPU"), path)
+    resources.read("gpu", model.entry("requestGPUType"), path, parse=_partition)
+    resources.read("host_memory", model.entry("limitMemory") or model.entry("requestMemory"), path, parse=quantity)
+    resources.read("shared_memory", model.entry("shmSize"), path, parse=quantity)
     read_labels(list(labels_of(model.get("nodeSelectorTerms"))), document, resources)
     head = model.find("raySpec.headNode.requestGPU")
     enabled = model.find("raySpec.enabled")
     if head is not None and (enabled is None or enabled.value.value is not False):
         replicas = model.get("replicaCount")
         workers = as_integer(replicas.value) if replicas is not None else 1
-        resources.state("nodes", 1 + (workers or 1), document.path, "raySpec", head.value.span, "head and workers")
+        resources.state("nodes", 1 + (workers or 1), path, "raySpec", head.value.span, "head and workers")
+
+
+def _partition(kind: object) -> str | None:
+    """`mig-3g.40gb` of `nvidia.com/mig-3g.40gb`; a resource without a partition names no GPU."""
+    return kind.rpartition("/")[2] if isinstance(kind, str) and "/mig-" in kind else None
 
 
 LAUNCHER = Launcher(

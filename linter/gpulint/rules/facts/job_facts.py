@@ -234,12 +234,14 @@ def _trainable(facts: Facts) -> Any:
     """Parameters that the optimizer updates."""
     if facts.model is None:
         return UNKNOWN
-    from ...estimator.states.adapter_parameters import expert_targets
-    from ...models.lora import NotAdaptable, trainable_parameters
+    from ...estimator.estimate import NotEstimable
+    from ...estimator.loaded_model import as_run, loaded_model
+    from ...estimator.states.parameters import trainable_parameters
 
+    job = as_run(facts.job, facts.model)
     try:
-        return trainable_parameters(facts.model, facts.job, expert_targets(facts.job, facts.model))
-    except NotAdaptable:
+        return trainable_parameters(job, loaded_model(job, facts.model))
+    except NotEstimable:
         return UNKNOWN
 
 

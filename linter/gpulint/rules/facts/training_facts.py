@@ -162,6 +162,6 @@ def _stated(facts: Facts) -> Any:
 @fact("gpus.per_node", type="whole number")
 def _per_node(facts: Facts) -> Any:
     """GPUs per node: all GPUs / nodes; without a number of nodes at most 8 per node."""
-    from ...estimator.states.ranks import per_node
+    from ...estimator.states.parameter import per_node
 
     return per_node(facts.job)

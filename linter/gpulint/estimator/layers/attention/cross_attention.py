@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...tape.backward import made
 from ...tape.labels import labelled
 from ...tape.matmuls import product
 from ...tape.ops import add, contiguous, copied, dropout, masked, scale, to
@@ -54,5 +55,4 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, at: Heads, causal: 
         tape.scratch(4 * rows * (1 + at.head_dim))
         return found
 
-    y.node = tape.node((q, k, v, mask), back)
-    return y
+    return made(y, tape.node((q, k, v, mask), back))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import fresh
 from ...tape.indexing import repeat
 from ...tape.labels import labelled
 from ...tape.matmuls import product
@@ -88,15 +89,9 @@ def _spread(vectors: Tensor, module: Linear, buckets: int, dims: LayerDims) -> T
 
 def _picked(x: Tensor, n: int, index: Tensor) -> Tensor:
     """torch.gather: saves x and the index; backward scatters into zeros of x's size."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    y.node = tape.node((x,), lambda _, _kept=(x.storage, index): (tape.new(was, e),))
-    return y
+    return fresh(tape_of(x).new(n, x.e), x, (x.storage, index))
 
 
 def _filled(x: Tensor, mask: Tensor) -> Tensor:
     """masked_fill: a copy; saves the mask, and so does its gradient's."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    y.node = tape.node((x,), lambda _, _kept=mask: (tape.new(n, e),))
-    return y
+    return fresh(tape_of(x).new(x.n, x.e), x, mask)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...tape.backward import made
 from ...tape.indexing import cat, expand, maximum, pad, repeat, window
 from ...tape.labels import labelled
 from ...tape.matmuls import matmul
@@ -150,8 +151,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
         tape.scratch(rows, rows * width, expanded, expanded)
         return result
 
-    y.node = tape.node((q, k, v), back)
-    return y
+    return made(y, tape.node((q, k, v), back))
 
 
 @labelled("output and statistics")
@@ -173,8 +173,7 @@ def efficient(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -
         tape.scratch(rows, rows * at.head_dim)
         return result
 
-    y.node = tape.node((q, k, v), back)
-    return y
+    return made(y, tape.node((q, k, v), back))
 
 
 def _float_mask(tape: Tape, mask: Tensor | None, e: int, at: Heads) -> Tensor | None:
@@ -235,8 +234,7 @@ def softcapped(q: Tensor, k: Tensor, v: Tensor, at: Heads) -> Tensor:
         tape.scratch(e * at.scores, e * at.scores, e * n, e * whole)
         return tape.new(n, e), tape.new(kn, e), tape.new(vn, e)
 
-    y.node = tape.node((q, k, v), back)
-    return y
+    return made(y, tape.node((q, k, v), back))
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, at: Heads) -> Tensor:

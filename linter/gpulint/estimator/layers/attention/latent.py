@@ -48,10 +48,8 @@ def latent_attention(
     rope = dims.attention.rope_dim
     if dims.arch.rope != "none":
         passed, rotated = split(q, (rows * at.heads * (at.head_dim - rope), rows * at.heads * rope))
-    squeezed = modules.leaf("kv_a_proj_with_mqa")
-    expand = modules.leaf("kv_b_proj")
-    assert squeezed is not None
-    assert expand is not None
+    squeezed = modules.require("kv_a_proj_with_mqa")
+    expand = modules.require("kv_b_proj")
     compressed = project(x, squeezed, rows)
     latent, shared = split(compressed, (compressed.n - rows * rope, rows * rope))
     latent = norm(latent, modules.leaf("kv_a_layernorm"), rows)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
 from ...estimate import NotEstimable
+from ...tape.backward import made
 from ...tape.indexing import assigned, repeat, stack, window
 from ...tape.matmuls import product
 from ...tape.ops import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ...adapters.modules import Linear, Modules
     from ...tape.tensor import Tensor
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
     from ..weights import ModelWeights
 
 
@@ -120,16 +121,14 @@ def altup_layer(layer: Layer, x: Tensor) -> Tensor:
 
 
 def _modalities(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
-    router = modules.leaf("modality_router")
-    assert router is not None
+    router = modules.require("modality_router")
     h = scale(normed(x, modules.leaf("router_norm"), dims.rows, dims))
     h = project(h, router, dims.rows)
     return to(unary(to(h, 4), save_input=False, save_output=True), x.e)
 
 
 def _predicted(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
-    coefficients = modules.leaf("prediction_coefs")
-    assert coefficients is not None
+    coefficients = modules.require("prediction_coefs")
     modalities = _modalities(window(x, x.n // dims.streams), modules, dims)
     weights = project(modalities, coefficients, dims.rows)
     y = product(x, weights, x.n)
@@ -138,8 +137,7 @@ def _predicted(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 
 def _corrected(predictions: Tensor, activated: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
-    coefficients = modules.leaf("correction_coefs")
-    assert coefficients is not None
+    coefficients = modules.require("correction_coefs")
     modalities = _modalities(activated, modules, dims)
     innovation = sub(activated, window(predictions, activated.n))
     innovation = repeat(innovation, predictions.n)
@@ -149,9 +147,7 @@ def _corrected(predictions: Tensor, activated: Tensor, modules: Modules, dims: L
 
 
 def _laurel(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
-    left, right = modules.leaf("linear_left"), modules.leaf("linear_right")
-    assert left is not None
-    assert right is not None
+    left, right = modules.require("linear_left"), modules.require("linear_right")
     y = project(project(x, left, dims.rows), right, dims.rows)
     return add(x, normed(y, modules.leaf("post_laurel_norm"), dims.rows, dims))
 
@@ -177,8 +173,4 @@ def deviation(x: Tensor, rows: int) -> Tensor:
         del centered
         return (result,)
 
-    y.node = tape.node((x,), back)
-    return y
-
-
-BLOCKS: dict[str, Block] = {"altup": altup_layer}
+    return made(y, tape.node((x,), back))

@@ -11,7 +11,7 @@ from ..experts import feed_forward
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 PART = "layers and embeddings"
 
@@ -41,6 +41,3 @@ def albert(layer: Layer, x: Tensor) -> Tensor:
     h = layer.norm(add(x, h), 0)
     y = feed_forward(h, layer.modules, layer.dims)
     return layer.norm(add(y, h), 2)
-
-
-BLOCKS: dict[str, Block] = {"bert": bert, "distilbert": distilbert, "albert": albert}

@@ -212,7 +212,7 @@ def mbart(layer: StackLayer, x: Tensor) -> Tensor:
     h = layer.norm(h, "final_layer_norm")
     h = layer.plain(h)
     h = add(residual, h)
-    clamps = not layer.decodes and h.e == 2 and layer.dims.float16_weights
+    clamps = not layer.decodes and h.e == 2 and layer.dims.job.weights.dtype == "float16"
     return clamp(h) if clamps else h
 
 

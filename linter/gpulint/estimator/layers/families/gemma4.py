@@ -16,16 +16,16 @@ from ..attention.attention import head_norm
 from ..attention.kernels import attend
 from ..attention.rope import rotated
 from ..experts import grouped
+from ..layer_inputs import unreplaced_norm
 from ..mlp import dense
 from ..norms import NORMS
-from ..per_layer_inputs import unreplaced_norm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...adapters.modules import Modules
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def shared_attention(x: Tensor, layer: Layer) -> Tensor:
@@ -105,9 +105,7 @@ def _with_experts(h: Tensor, residual: Tensor, modules: Modules, dims: LayerDims
 def _route(x: Tensor, modules: Modules, dims: LayerDims) -> tuple[Tensor, Tensor]:
     """A norm without weight, a trained scale for every feature and, in the end, for every expert."""
     tape = tape_of(x)
-    factors, expert_factors = modules.leaf("router.scale"), modules.leaf("router.per_expert_scale")
-    assert factors is not None
-    assert expert_factors is not None
+    factors, expert_factors = modules.require("router.scale"), modules.require("router.per_expert_scale")
     h = NORMS[dims.arch.norm](x, None, dims.rows)
     h = scale(mul(h, factors.weight))
     logits = project(h, modules.need("router"), dims.rows)
@@ -124,6 +122,3 @@ def _share(layer: Layer, k: Tensor, v: Tensor) -> None:
     if not tape.recording:
         k, v = Tensor(k.storage, k.n, k.e), Tensor(v.storage, v.n, v.e)
     layer.shared[layer.type] = k, v
-
-
-BLOCKS: dict[str, Block] = {"shared": shared_layer}

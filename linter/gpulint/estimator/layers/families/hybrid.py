@@ -10,7 +10,7 @@ from . import sequential
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def beside(layer: Layer, x: Tensor) -> Tensor:
@@ -30,6 +30,3 @@ def beside(layer: Layer, x: Tensor) -> Tensor:
 def mixed(layer: Layer, x: Tensor) -> Tensor:
     """OLMo Hybrid: norms before the branches of linear attention, behind those of attention."""
     return sequential.pre(layer, x) if layer.recurrent else sequential.post(layer, x)
-
-
-BLOCKS: dict[str, Block] = {"beside": beside, "mixed": mixed}

@@ -13,9 +13,10 @@ from ....models.llama_adapter import PROMPT
 from ...adapters.linear import project, rescaled
 from ...adapters.unadapted import packed
 from ...estimate import NotEstimable
+from ...tape.backward import fresh, made
 from ...tape.indexing import cat, repeat, split, window
 from ...tape.matmuls import linear
-from ...tape.ops import add, dropout, made, mul, scale, to
+from ...tape.ops import add, dropout, mul, scale, to
 from ...tape.tape import tape_of
 from ...tape.tensor import Parameter, Tensor
 from ..activation import activation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ..attention.heads import Heads
     from ..attention.rope import Table
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 PARALLEL = frozenset({"parallel", "parallel_residual", "parallel_norms", "falcon"})
 """Orders of Transformers that LitGPT's Block runs with `parallel_residual`."""
@@ -179,13 +180,5 @@ def _convolution(low: Tensor, weight: int, out: int) -> Tensor:
 
 def _padded(x: Tensor, n: int, columns: int) -> Tensor:
     """`zero_pad`: index_copy into zeros; it saves its source and the int64 index of the columns."""
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-
-    def back(_: Tensor, _kept: object = (x.storage, tape.new(columns, 8))) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    return made(y, tape.node((x,), back))
-
-
-BLOCKS: dict[str, Block] = {"litgpt": block}
+    tape = tape_of(x)
+    return fresh(tape.new(n, x.e), x, (x.storage, tape.new(columns, 8)))

@@ -18,7 +18,7 @@ from . import sequential
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
     from ..layer_inputs import EncoderStates
 
 
@@ -57,6 +57,3 @@ def cross_attention(layer: Layer, x: Tensor, states: EncoderStates) -> Tensor:
     k, v = tape_of(q).cached(k, v)
     y = attend(dims.attention.implementation, q, k, v, states.mask, at._replace(keys=states.rows // dims.batch))
     return project(y, modules.need("o"), dims.rows)
-
-
-BLOCKS: dict[str, Block] = {"crossing": crossing}

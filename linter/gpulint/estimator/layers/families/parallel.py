@@ -9,7 +9,7 @@ from ..experts import feed_forward
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def parallel(layer: Layer, x: Tensor) -> Tensor:
@@ -58,12 +58,3 @@ def falcon_serial(layer: Layer, x: Tensor) -> Tensor:
     second = layer.norm(residual, 2)
     other = feed_forward(second, layer.modules, layer.dims)
     return add(residual, dropout(other, layer.dims.dropout.residual))
-
-
-BLOCKS: dict[str, Block] = {
-    "parallel": parallel,
-    "parallel_residual": parallel_residual,
-    "parallel_norms": parallel_norms,
-    "falcon": falcon,
-    "falcon_serial": falcon_serial,
-}

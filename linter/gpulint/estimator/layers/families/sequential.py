@@ -11,7 +11,7 @@ from ...tape.ops import add, scale
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def pre(layer: Layer, x: Tensor) -> Tensor:
@@ -116,16 +116,3 @@ def griffin(layer: Layer, x: Tensor) -> Tensor:
     h = add(h, residual)
     del first
     return h
-
-
-BLOCKS: dict[str, Block] = {
-    "pre": pre,
-    "pre_keeping": pre_keeping,
-    "pre_stable": pre_stable,
-    "pre_neox": pre_neox,
-    "sandwich": sandwich,
-    "post": post,
-    "post_sum": post_sum,
-    "normed_residual": normed_residual,
-    "griffin": griffin,
-}

@@ -10,7 +10,7 @@ from ..activation import activation
 
 if TYPE_CHECKING:
     from ...tape.tensor import Tensor
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 
 def speech(layer: Layer, x: Tensor) -> Tensor:
@@ -38,6 +38,3 @@ def _fed(layer: Layer, x: Tensor) -> Tensor:
     h = dropout(h, dims.dropout.activation)
     h = project(h, modules.need("down"), dims.rows)
     return dropout(h, dims.dropout.residual)
-
-
-BLOCKS: dict[str, Block] = {"speech": speech, "speech_before": speech_before}

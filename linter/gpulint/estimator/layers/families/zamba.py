@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...adapters.modules import Modules
     from ...tape.tensor import Tensor
     from ..dims import LayerDims
-    from ..layer import Block, Layer
+    from ..layer import Layer
 
 PART = "shared block"
 
@@ -55,6 +55,3 @@ def _feed_forward(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     del both
     product = mul(activation(dims.activation)(first), second)
     return project(product, modules.need("down"), dims.rows)
-
-
-BLOCKS: dict[str, Block] = {"zamba": zamba}

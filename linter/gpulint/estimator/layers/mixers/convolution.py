@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import split, window
 from ...tape.labels import labelled
-from ...tape.ops import leaf, made, mul, needs_gradient, to, unpadded
+from ...tape.ops import leaf, mul, needs_gradient, to, unpadded
 from ...tape.tape import tape_of
 from ..activation import activation
 
@@ -21,11 +22,12 @@ PART = "convolution"
 
 def short_convolution(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """LFM2: one projection to B, C and x; C * conv(B * x); the last projection."""
-    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv.conv"), modules.leaf("conv.out_proj")
-    assert first is not None
-    assert convolution is not None
-    assert last is not None
-    x = unpadded(x, dims.rows, dims.padded)
+    first, convolution, last = (
+        modules.require("in_proj"),
+        modules.require("conv.conv"),
+        modules.require("conv.out_proj"),
+    )
+    x = unpadded(x, dims.rows, dims.job.padded)
     n = dims.rows * dims.hidden
     b, c, h = split(project(x, first, dims.rows), (n, n, n))
     h = mul(b, h)

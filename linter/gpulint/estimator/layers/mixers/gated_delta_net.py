@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import assigned, cat, padded, repeat, split, window
 from ...tape.matmuls import product, solve
 from ...tape.ops import (
@@ -71,17 +72,16 @@ def gated_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projections, a short causal convolution over q, k and v, the delta rule, a gated norm and the last projection."""
     if modules.leaf("in_proj_qkvz") is None and modules.leaf("in_proj_qkv") is None:
         return _separate(x, modules, dims)
-    convolution, last, norm = modules.leaf("conv1d"), modules.leaf("out_proj"), modules.leaf("linear_attn.norm")
-    decays, shifts = modules.leaf("A_log"), modules.leaf("dt_bias")
-    assert convolution is not None
-    assert last is not None
-    assert norm is not None
-    assert decays is not None
-    assert shifts is not None
+    convolution, last, norm = (
+        modules.require("conv1d"),
+        modules.require("out_proj"),
+        modules.require("linear_attn.norm"),
+    )
+    decays, shifts = modules.require("A_log"), modules.require("dt_bias")
     heads, values = decays.weight.n, last.weight.n // last.out
     keys = (convolution.out - values) // 2
     at = Sizes(dims.rows, dims.batch, dims.length, heads, values // heads, _key_head(dims, values), keys)
-    x = unpadded(x, dims.rows, dims.padded)
+    x = unpadded(x, dims.rows, dims.job.padded)
     mixed, z, b, a, whole = _projected(x, modules, at)
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (dims.rows * keys, dims.rows * keys, dims.rows * values))
@@ -105,7 +105,7 @@ def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     decays, shifts = modules.require("A_log"), modules.require("dt_bias")
     tape, rows, heads, keys = tape_of(x), dims.rows, decays.weight.n, first.out
     at = Sizes(rows, dims.batch, dims.length, heads, third.out // heads, _key_head(dims, third.out), keys)
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * keys, rows * keys, rows * third.out))
@@ -122,7 +122,7 @@ def _separate(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 def _key_head(dims: LayerDims, values: int) -> int:
     """A state has heads x key head dim x value head dim elements; `values` = heads x value head dim on this rank."""
-    return dims.mixer.state // (values * dims.tensor)
+    return dims.mixer.state // (values * dims.job.parallelism.tensor)
 
 
 def _projected(x: Tensor, modules: Modules, at: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
@@ -132,9 +132,7 @@ def _projected(x: Tensor, modules: Modules, at: Sizes) -> tuple[Tensor, Tensor, 
     separate = [project(x, module, at.rows) for module in found if module is not None]
     if len(separate) == len(names):
         return separate[0], separate[1], separate[2], separate[3], None
-    first, second = modules.leaf("in_proj_qkvz"), modules.leaf("in_proj_ba")
-    assert first is not None
-    assert second is not None
+    first, second = modules.require("in_proj_qkvz"), modules.require("in_proj_ba")
     whole, pair = project(x, first, at.rows), project(x, second, at.rows)
     keys, values, heads = at.rows * at.key_dim, at.rows * at.heads * at.value_head, at.rows * at.heads
     q, k, v, z = split(whole, (keys, keys, values, values))
@@ -225,8 +223,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
         del again
         return result
 
-    y.node = tape.node((q, k, v, g, beta), back)
-    return y
+    return made(y, tape.node((q, k, v, g, beta), back))
 
 
 def gated_norm(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import assigned, cat, padded, split, window
 from ...tape.matmuls import product
 from ...tape.ops import (
@@ -72,7 +73,7 @@ def kimi_delta(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     convolution, rates, last = (modules.require(name) for name in ("conv1d", "b_proj", "o_proj"))
     rows, width, heads = dims.rows, third.out, rates.out
     at = Sizes(rows, dims.batch, dims.length, heads, width // heads)
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     mixed = cat([project(x, module, rows) for module in (first, second, third)])
     mixed = causal_convolution(mixed, convolution, dims)
     q, k, v = split(mixed, (rows * width, rows * width, rows * width))
@@ -186,8 +187,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, at: Sizes) -
         del again
         return result
 
-    y.node = tape.node((q, k, v, g, beta), back)
-    return y
+    return made(y, tape.node((q, k, v, g, beta), back))
 
 
 def _gated(x: Tensor, gate: Tensor, module: Linear, rows: int) -> Tensor:

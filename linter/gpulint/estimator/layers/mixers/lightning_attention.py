@@ -27,10 +27,8 @@ PART = "lightning attention"
 def lightning(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """act of one projection to q, k and v; the blocks; a norm, a sigmoid gate of x, the last projection."""
     tape, rows = tape_of(x), dims.rows
-    gate, last, norm = modules.leaf("output_gate"), modules.leaf("out_proj"), modules.leaf("self_attn.norm")
-    assert gate is not None
-    assert last is not None
-    mixed = unpadded(activation(dims.activation)(project(x, modules.need("qkv"), rows)), rows, dims.padded)
+    gate, last, norm = modules.require("output_gate"), modules.require("out_proj"), modules.leaf("self_attn.norm")
+    mixed = unpadded(activation(dims.activation)(project(x, modules.need("qkv"), rows)), rows, dims.job.padded)
     width = mixed.n // 3
     q, k, v = split(mixed, (width, width, width))
     q, k, v = relayout(q), relayout(k), relayout(v)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import linear, matmul
@@ -37,9 +38,9 @@ def turns_of(dims: LayerDims) -> int:
 def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """Projection to x and gate, a short convolution, dt, B and C from x, the scan, the gate and the last projection."""
     names = ("in_proj", "conv1d", "x_proj", "dt_proj", "out_proj", "A_log", "D")
-    first, convolution, small, steps, last, decays, skip = (_need(modules, name) for name in names)
+    first, convolution, small, steps, last, decays, skip = (modules.require(name) for name in names)
     tape, rows, e = tape_of(x), dims.rows, x.e
-    x = unpadded(x, rows, dims.padded)
+    x = unpadded(x, rows, dims.job.padded)
     projected = project(x, first, rows)
     inner = last.weight.n // last.out
     factor = scale(unary(to(leaf(tape, decays.weight), 4), save_input=False, save_output=True))
@@ -47,7 +48,7 @@ def selective(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
         return project(fused(projected, rows * inner), last, rows)
     h, gate = split(projected, (rows * inner, rows * inner))
     h = causal_convolution(h, convolution, dims)
-    h = unpadded(h, rows, dims.padded)
+    h = unpadded(h, rows, dims.job.padded)
     state = decays.weight.n // inner
     rank = small.out - 2 * state
     parameters = project(_laid_out(h, dims), small, rows)
@@ -116,14 +117,7 @@ def fused(projected: Tensor, n: int) -> Tensor:
         del again, gradients
         return (result,)
 
-    y.node = tape.node((projected,), back)
-    return y
-
-
-def _need(modules: Modules, name: str) -> Linear:
-    found = modules.leaf(name)
-    assert found is not None
-    return found
+    return made(y, tape.node((projected,), back))
 
 
 def _laid_out(x: Tensor, dims: LayerDims) -> Tensor:
@@ -141,8 +135,7 @@ def _product(a: Tensor, b: Tensor, n: int) -> Tensor:
     def back(_: Tensor, _kept: object = kept) -> tuple[Tensor | None, Tensor | None]:
         return (tape.new(n, e) if for_a else None, tape.new(n, e) if for_b else None)
 
-    y.node = tape.node((a, b), back)
-    return y
+    return made(y, tape.node((a, b), back))
 
 
 @labelled("outputs of all tokens")
@@ -150,5 +143,4 @@ def _stacked(parts: list[Tensor], n: int) -> Tensor:
     """torch.stack along the last dimension; the gradients are strided views of one."""
     tape, sizes = tape_of(parts[0]), [(part.n, part.e) for part in parts]
     y = tape.new(n, parts[0].e)
-    y.node = tape.node(tuple(parts), lambda _: tuple(tape.new(size, e) for size, e in sizes), saves=0)
-    return y
+    return made(y, tape.node(tuple(parts), lambda _: tuple(tape.new(size, e) for size, e in sizes), saves=0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import fresh
 from ...tape.labels import labelled
 from ...tape.ops import mul, unary
 from ...tape.tape import tape_of
@@ -62,12 +63,4 @@ def mixer(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 
 @labelled("low-rank weight in 16 bits")
 def _narrowed(x: Tensor, n: int) -> Tensor:
-    tape, was, e = tape_of(x), x.n, x.e
-    y = tape.new(n, e)
-    kept = x.storage
-
-    def back(_: Tensor, _kept: object = kept) -> tuple[Tensor]:
-        return (tape.new(was, e),)
-
-    y.node = tape.node((x,), back)
-    return y
+    return fresh(tape_of(x).new(n, x.e), x, x.storage)

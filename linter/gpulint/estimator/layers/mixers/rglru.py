@@ -9,8 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...adapters.linear import project
+from ...tape.backward import made
 from ...tape.indexing import assigned, window
-from ...tape.ops import add, contiguous, leaf, made, mul, needs_gradient, scale, shift, to, unary
+from ...tape.ops import (
+    add,
+    contiguous,
+    leaf,
+    mul,
+    needs_gradient,
+    scale,
+    shift,
+    to,
+    unary,
+)
 from ...tape.tape import tape_of
 from ..activation import activation
 from .convolution import causal_convolution

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....upstream.transformers import EINSUM_SCAN, NAMED_PRODUCT
 from ...adapters.linear import project
+from ...tape.backward import fresh, made
 from ...tape.indexing import cat, padded, repeat, split, window
 from ...tape.labels import labelled
 from ...tape.matmuls import einsum
@@ -76,16 +78,12 @@ class Sizes(NamedTuple):
 
 def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
     """One projection to gate, x, B, C and dt; a short convolution; the scan; a gated norm; the last projection."""
-    first, convolution, last = modules.leaf("in_proj"), modules.leaf("conv1d"), modules.leaf("out_proj")
-    decays = modules.leaf("A_log")
-    assert first is not None
-    assert convolution is not None
-    assert last is not None
-    assert decays is not None
+    first, convolution, last = modules.require("in_proj"), modules.require("conv1d"), modules.require("out_proj")
+    decays = modules.require("A_log")
     tape, e = tape_of(x), x.e
     at = _sizes(dims, tape.caching, decays.weight.n, last.weight.n // last.out, convolution.out)
     scaled = dims.arch.mixer == "mamba2_scaled"
-    x = unpadded(x, dims.rows, dims.padded)
+    x = unpadded(x, dims.rows, dims.job.padded)
     projected = project(scale(x) if scaled else x, first, dims.rows)
     if scaled:
         projected = scale(projected)
@@ -95,7 +93,7 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
         return project(y, last, dims.rows)
     gate, mixed, dt = split(projected, (at.rows * at.inner, at.rows * convolution.out, at.rows * at.heads))
     mixed = causal_convolution(mixed, convolution, dims)
-    mixed = unpadded(mixed, dims.rows, dims.padded)
+    mixed = unpadded(mixed, dims.rows, dims.job.padded)
     shared = at.rows * at.groups * at.state
     h, b, c = split(mixed, (at.rows * at.inner, shared, shared))
     y = scan(h, dt, factor, b, c, modules, at)
@@ -106,10 +104,10 @@ def mamba2(x: Tensor, modules: Modules, dims: LayerDims) -> Tensor:
 def _sizes(dims: LayerDims, generates: bool, heads: int, inner: int, mixed: int) -> Sizes:
     own, shared = dims.mixer, (mixed - inner) // 2
     # what trains on a release that sums products has the kernels, or no memory for many times as much
-    einsums = not (generates and own.sums_products)
+    einsums = not generates or dims.stack.does(EINSUM_SCAN)
     return Sizes(
         dims.rows, dims.batch, dims.length, heads, inner, own.groups, shared // own.groups, own.chunk, einsums,
-        own.names_products,
+        dims.stack.does(NAMED_PRODUCT),
     )  # fmt: skip
 
 
@@ -122,9 +120,7 @@ def scan(h: Tensor, dt: Tensor, factor: Tensor, b: Tensor, c: Tensor, modules: M
     where there is one chunk, a product takes it as it lies, and so it does the one state that is read.
     """
     tape = tape_of(h)
-    bias, skip = modules.leaf("dt_bias"), modules.leaf("D")
-    assert bias is not None
-    assert skip is not None
+    bias, skip = modules.require("dt_bias"), modules.require("D")
     step = add(dt, to(leaf(tape, bias.weight), dt.e))
     step = unary(to(step, 4) if tape.autocast else step)
     step = clamp(step)
@@ -215,8 +211,7 @@ def masked(x: Tensor, n: int) -> Tensor:
         del whole
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=was * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=was * e))
 
 
 @labelled("running sum")
@@ -233,18 +228,13 @@ def summed_up(x: Tensor) -> Tensor:
         del total
         return (result,)
 
-    y.node = tape.node((x,), back, saves=0, makes=n * e)
-    return y
+    return made(y, tape.node((x,), back, saves=0, makes=n * e))
 
 
 @labelled("chunks")
 def relaid(x: Tensor) -> Tensor:
     """Chunks of x: a view whose gradient, a sum of einsums' own layouts, is laid out anew."""
-    tape, n, e = tape_of(x), x.n, x.e
-    y = view(x)
-    y.node = tape.node((x,), lambda _: (tape.new(n, e),), saves=0, makes=n * e)
-    y.slot = 0
-    return y
+    return fresh(view(x), x)
 
 
 def _gated(y: Tensor, gate: Tensor, norm: Linear | None, dims: LayerDims, at: Sizes) -> Tensor:
@@ -278,8 +268,7 @@ def fused(projected: Tensor, at: Sizes) -> Tensor:
         del again
         return (result,)
 
-    y.node = tape.node((projected,), back)
-    return y
+    return made(y, tape.node((projected,), back))
 
 
 def _states(tape: Tape, size: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from ....upstream.stack import Stack
 from ....upstream.transformers_models import FLOAT32_STATES, TUPLES
 from ... import uncertainty
 from ...allocator import allocator, runtime
-from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers
+from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers, capacity, verdict
 from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
 from ...states.parameters import base_dtype, parameters
@@ -20,18 +20,23 @@ from ...states.tensor_parallel import stages
 from ...states.weights import weights
 from ...terms import Product, largest, line, terms, tier, total
 from ...unmodeled import kernels_perhaps, mixing, with_kernels
-from ...verdict import capacity, verdict
 from ..inference_assumptions import inference_assumptions
 from ..kv_cache import cache_bytes, layer_caches
 from . import seq2seq
 from .causal_masks import SOURCE as MASKS_SOURCE
 from .causal_masks import causal_masks
-from .decoding import attended, cached_heads, image_caches, stepped
-from .growing_cache import SOURCE as CACHE
-from .growing_cache import GrowingCache, views
-from .prefill import held_product, last_logits, logit_products, prefill_products, rotary_tables
+from .decoding import SOURCE as CACHE
+from .decoding import GrowingCache, attended, cached_heads, image_caches, stepped, views
+from .prefill import (
+    held_product,
+    largest_packed,
+    last_logits,
+    logit_products,
+    prefill_products,
+    rotary_tables,
+    unpacking,
+)
 from .prompt import pixels, replayable, unread_images, widest, with_images
-from .unpacking import largest_packed, unpacking
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,8 +62,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     Encoder-decoders are in seq2seq.py. Batch, prompt or answer length that nobody states are taken as 1, 1
     and 0: a lower bound, whose verdict is at most `exceeds`.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     bounded = all((given.batch_size, given.prompt_length, given.new_tokens is not None))
     batch, prompt, answer = given.batch_size or 1, given.prompt_length or 1, given.new_tokens or 0
     found, element = parameters(job, model), compute_bytes(job, model)
@@ -314,8 +318,7 @@ def _tiers(overhead: runtime.Overhead, peak: Phase, recycled: int, bounded: bool
 
 
 def _unstated(job: Job) -> list[Assumption]:
-    given = job.inference
-    assert given is not None
+    given = job.serving
     found = []
     for name, taken in (("batch_size", 1), ("prompt_length", 1), ("new_tokens", 0)):
         if getattr(given, name) is None:

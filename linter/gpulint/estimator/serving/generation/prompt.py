@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 from ....job.job import Parallelism
 from ....upstream import transformers
 from ....upstream.stack import Stack
-from ...bounds import tower, tower_outputs
 from ...estimate import Assumption
 from ...forward.embedding_stage import embedding_stage
 from ...forward.encoder_decoder import encoded
 from ...forward.network import encoder_decoder, one_stack
 from ...inputs.image_inputs import image_inputs
 from ...layers.decoder import DecoderLayer
-from ...layers.per_layer_inputs import slice_of
+from ...layers.layer_inputs import slice_of
 from ...layers.state import ReplayState
 from ...peak_candidate import SOURCE
 from ...states.quantization import effective_quantization
 from ...tape.tape import Tape
 from ...terms import Product, less, line, terms, total
-from ...unmodeled import OTHERS, derived, mixing
+from ...unmodeled import OTHERS, derived, mixing, tower, tower_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import Phase
-from ...inputs.encoder_decoder import has_audio, is_encoder_decoder
+from ...inputs.objectives import has_audio, is_encoder_decoder
 from ...terms import Product, line, terms
 from ...unmodeled import derived
 from .prefill import last_logits, prefill_products

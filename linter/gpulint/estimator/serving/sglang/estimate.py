@@ -16,13 +16,11 @@ from ..vllm.blocks import SOURCE as BLOCKS_SOURCE
 from ..vllm.blocks import segment_rounding
 from ..vllm.memory_budget import AVAILABLE
 from ..vllm.rank_memory import RESIDUAL_MARGIN, serving_dtype
-from ..vllm.rotary import rotary_products
 from ..vllm.settings import graphs
-from .cache import token_bytes
-from .settings import profile, share
-from .states import caches_no_token, hybrid, ratio, request_bytes, set_aside
-from .static_share import captured_sizes
-from .weights import SOURCE, added
+from ..vllm.weights import rotary_products
+from .cache import SOURCE, added, caches_no_token, hybrid, ratio, request_bytes, set_aside, token_bytes
+from .profile import profile
+from .settings import captured_sizes, share
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
@@ -59,8 +57,7 @@ def estimate_sglang(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     Source: sglang 0.5.23 srt/mem_cache/kv_cache_configurator.py `_profile_available_bytes`, the same in 0.4.6
     srt/model_executor/model_runner.py `profile_max_num_token`.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     version = given.version or job.versions.get(sglang.NAME) or sglang.NEWEST
     job = job if job.weights.dtype else job.with_changes({"weights.dtype": serving_dtype(job, model)})
     chosen = share(job, model, gpu)

@@ -21,23 +21,55 @@ output (3 h) and the MLP its doubled projection and their product (3 f). Before 
 a vision tower, and stays with what it became (vllm_encoder.py); other towers, and audio, only widen the interval.
 Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`, `_dummy_pooler_run` (0.12);
 model_executor/models/llama.py.
+
+What torch's allocator holds after the profile run of the vLLM releases that ask the driver for it.
+
+Until 0.6.3 the profile run counts as the free memory before the model less that after the run, without an
+`empty_cache` in between: every segment that the run opened counts, whether it is in use at the peak or not.
+Source: vllm 0.2.5 to 0.6.3.post1 worker/worker.py `determine_num_available_blocks`; model_executor/models/llama.py.
+
+What lies on the GPU while vLLM compiles a model that it finds no compiled form of.
+
+vLLM hands each piece of a model to Inductor's `standalone_compile`, which runs every kernel on random tensors as large
+as all that it reads and writes (`autotune_at_compile_time`: torch/_inductor/standalone_compile.py, codegen/wrapper.py
+`generate_example_value`; torch 2.9 to 2.14). The first kernel of the first piece reads the embedding. All this is
+inside the profile run, whose peak vLLM takes off the cache, so that a first start gets a smaller cache than later ones,
+which find the compiled model (vllm issues 54122 and 54383).
+
+    one GPU     e (V h + 2 T h)     e bytes of an element, V padded vocabulary, h hidden size, T tokens of a batch:
+                                    the embedding, hidden states and their norm, which one kernel makes
+    t ranks     e (V h / t + T h)   the norm comes after the ranks' sum
+
+A model that is given embeddings, as vLLM's multimodal ones are, compiles none. The tensors of other kernels are smaller
+than what the profile run has of its own.
+Source: VLLM_USE_STANDALONE_COMPILE (`tries_kernels` in vllm.json), v1/worker/gpu_worker.py
+`determine_available_memory`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....upstream.serving.vllm import COUNTS_SEGMENTS, SPLITS_NO_LARGE_BLOCK
+from ...allocator.allocator import Allocator, segments
 from ...terms import Product, largest, line, of, terms, total
 from ..pools.compressed_cache import compresses
 from .encoder import encoder
 from .items import items, requests_profiled
+from .profile import sampler
+from .settings import takes_items
 from .workspace import NONE, ROWS, expert_bytes, expert_width, streams, workspace
 from .workspace import SOURCE as WORKSPACE_SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ....models.model import Model
+    from ...allocator.allocator import Policy
     from ...terms import Count, Term
+    from .profile import Sampler
     from .settings import Settings
+
 
 SOURCE, ENCODER_SOURCE = "estimator/serving/vllm_activations.py", "estimator/serving/vllm_encoder.py"
 
@@ -122,9 +154,9 @@ def _text_run(
     """The larger of the layers' and the sampler's peak, with the bound of a tower that is not derived."""
     tokens, shared = settings.max_num_batched_tokens, experts or tensor
     requests = requests_profiled(model, settings)
-    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.moe_workspace else NONE
-    gathered = 1 if settings.moe_workspace else data
-    widest = layer_products(model, tokens, element, tensor, 0 if settings.moe_workspace else shared, gathered)
+    kept = workspace(model, tokens, settings.max_model_len, element, shared) if settings.profile.moe_workspace else NONE
+    gathered = 1 if settings.profile.moe_workspace else data
+    widest = layer_products(model, tokens, element, tensor, 0 if settings.profile.moe_workspace else shared, gathered)
     passing = (*widest, Product("weights of a layer from main memory", copied))
     layers, stream = total(passing), model.shape.hidden
     width, last = (_FLOAT32, "pooled") if settings.pools else (element, "last token")
@@ -132,12 +164,9 @@ def _text_run(
         Product("hidden states of all tokens", element, ((tokens, "tokens"), stream)),
         Product(f"hidden states of each request's {last}, twice", width, (2, (requests, "requests"), stream)),
     )
-    hidden, size = total(sampled), 0 if settings.pools else settings.sampler_bytes
-    scored = Product("the sampler, padded vocabulary", size, ((requests, "requests"), padded_vocabulary(model)))
-    logits = total((scored,))
-    sampler = hidden + logits
-    least = hidden + logits * min(settings.sampler_least, settings.sampler_bytes) // settings.sampler_bytes
-    most = hidden + logits * settings.sampler_most // settings.sampler_bytes
+    hidden, samplers = total(sampled), settings.samplers
+    sampler, less, most = (hidden + total(sampling(each, requests, model)) for each in samplers)
+    least = min(less, sampler)
     if settings.pools:
         most += round(2 * _FLOAT32 * tokens * stream)
     bound = _bound(model, settings, element)
@@ -149,8 +178,15 @@ def _text_run(
         low = max(compiled, least) + kept.low
         return ProfileRun(tuple(terms("activations", passing, SOURCE)), stays, low, high)
     low = max(least, min(layers, sampler)) + kept.low
-    made = *terms("logits", (scored,), settings.sampler_source), *terms("activations", sampled, SOURCE)
+    scored = terms("logits", sampling(samplers.runs, requests, model), samplers.runs.source)
+    made = *scored, *terms("activations", sampled, SOURCE)
     return ProfileRun(made, stays, low, high)
+
+
+def sampling(sampler: Sampler, requests: int, model: Model) -> tuple[Product, ...]:
+    """What a sampler takes where it is widest."""
+    counts = (requests, "requests"), padded_vocabulary(model)
+    return (Product("the sampler, padded vocabulary", sampler.bytes, counts),)
 
 
 def _bound(model: Model, settings: Settings, element: float) -> int:
@@ -280,3 +316,66 @@ def cross_encoder_bytes(model: Model, requests: int, element: float) -> int:
     hidden, inner = config.get("hidden_size") or 0, config.get("intermediate_size") or 0
     kept = len(config.get("intermediate_layers_indices") or ())
     return round(element * requests * (own * ((2 * kept + 3) * hidden + 2 * inner) + own * own))
+
+
+_LAYERS = 3
+"""Layers after which no further one opens a segment: each asks for the sizes of the one before."""
+
+
+def reserved_run(model: Model, settings: Settings, element: float, tensor: int, rules: Policy) -> int | None:
+    """Bytes that the eager run of a dense model reserves on one rank; None for experts and latent attention.
+
+    Each layer makes, in this order: queries, keys and values, attention's output, its projection, the MLP's doubled
+    projection, their product and its projection. What a function was given lives until it returns. Where the release
+    lets NCCL's stream hold what it reduces, and the host runs ahead of the card, none of the two sums of a layer is
+    free again before the run ends (torch record_stream; TORCH_NCCL_AVOID_RECORD_STREAMS=1 since 0.2.7).
+    """
+    shape = model.shape
+    if shape.experts or shape.kv_lora_rank or any(shape.recurrent_states):
+        return None
+    memory = Allocator(policy=rules)
+    each = element * settings.max_num_batched_tokens
+    hidden = round(each * shape.hidden)
+    queries = round(each * shape.heads * shape.head_dim / tensor)
+    keys = round(each * shape.kv_heads * shape.head_dim / tensor)
+    inner = round(each * shape.intermediate / tensor)
+    wide = 2 * inner if shape.mlp == "gated" else inner
+    residual, normed = memory.take(hidden), memory.take(hidden)
+    for _ in range(_LAYERS):
+        projected = memory.take(queries + 2 * keys)
+        attended = memory.take(queries)
+        output = memory.take(hidden)
+        for block in (projected, attended, normed):
+            memory.give(block)
+        doubled = memory.take(wide)
+        product = memory.take(inner)
+        normed = memory.take(hidden)
+        for block in (doubled, product, output):
+            memory.give(block)
+    memory.give(residual)
+    requests = requests_profiled(model, settings)
+    logits = requests * padded_vocabulary(model)
+    for size in sampler("sort").blocks:
+        memory.take(logits * size)
+    held = 2 * (shape.layers - 1) * hidden if settings.profile.sums_held and tensor > 1 else 0
+    return memory.reserved + held
+
+
+def compiling(model: Model, settings: Settings, element: float, tensor: int) -> tuple[Product, ...]:
+    """The tensors of the kernel that reads the embedding; none where nothing or no embedding is compiled."""
+    compiles = settings.profile.tries_kernels and not settings.given.enforce_eager
+    if not compiles or takes_items(model, settings.modalities_off):
+        return ()
+    vocabulary, hidden = padded_vocabulary(model), model.shape.hidden
+    batch, made = (settings.max_num_batched_tokens, "tokens"), 2 if tensor == 1 else 1
+    return (
+        Product("a random copy of the embedding, to try a kernel on", element, (vocabulary, hidden), tensor),
+        Product("what that kernel makes of it", element, (batch, made, hidden)),
+    )
+
+
+def held_open(compiled: Sequence[Term], version: str | None) -> int:
+    """The most that counts once more: the copy's segment, where something that stays was cut from it meanwhile."""
+    if not compiled or not COUNTS_SEGMENTS.at(version) or SPLITS_NO_LARGE_BLOCK.at(version):
+        return 0
+    return segments(compiled[0].size)

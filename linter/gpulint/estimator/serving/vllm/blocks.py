@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...allocator.allocator import Allocator
-from ...states.order import stacks
+from ...states.parameter import stacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -88,8 +88,7 @@ def _prediction(job: Job, model: Model) -> tuple[tuple[Parameter, ...], tuple[La
     does not name `mtp`, and else 16-bit, as 4-bit checkpoints leave `mtp` out.
     Source: vllm 0.20 models/qwen3_5_mtp.py, models/deepseek_mtp.py; 0.24 the same.
     """
-    given = job.inference
-    assert given is not None
+    given = job.serving
     count = prediction_layers(model)
     caches, tensor = layer_caches(model), job.parallelism.tensor
     version = given.version or job.versions.get("vllm")

@@ -71,7 +71,10 @@ def encoder(model: Model, settings: Settings, element: float, tensor: int) -> En
     version, family, patches = settings.version, model.model_type, (given.patches, "patches")
     states, inner = element * given.patches * given.hidden, element * given.patches * given.inner / tensor
     widest = max(
-        (*attention(family, tensor, version), *feed_forward(family, tensor, version, eager=settings.eager)),
+        (
+            *attention(family, tensor, version),
+            *feed_forward(family, tensor, version, eager=settings.given.enforce_eager),
+        ),
         key=lambda copies: copies.size(states, inner, tensor),
     )
     pixels = Product("pixels of the largest items", element, (patches, given.pixels))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....units import GIB, bytes_text
-from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase
+from ...estimate import Assumption, Estimate, KvCache, NotEstimable, Phase, capacity
 from ...terms import line, terms, total
-from ...verdict import capacity
-from ..generation.stored_cache import fp8_perhaps
 from ..inference_assumptions import inference_assumptions
-from ..kv_cache import caches_nothing
+from ..kv_cache import caches_nothing, fp8_perhaps
 from .activations import encoder_bytes
 from .draft import draft_model, is_head, is_prediction, predicts
 from .items import items
@@ -51,8 +49,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     chosen = settings(job, model, gpu)
     if chosen is None:
         raise NotEstimable(f"no max_model_len is set and {model.id} does not state its longest sequence")
-    given = job.inference
-    assert given is not None
+    given = job.serving
     memory = rank_memory(job, model, gpu, chosen)
     available = available_kv_cache_memory(memory, gpu, given.kv_cache_memory_bytes)
     refusal, outcome = _outcome(memory, gpu, available, given, nccl=captures_nccl(job, gpu))
@@ -94,7 +91,7 @@ def _outcome(
     below = max(0, total(memory.runtime) - memory.overhead.low)
     least_taken, most_taken = memory.neighbours.held
     free = gpu.usable - max(memory.initial_snapshot, least_taken)
-    if chosen.checks_free and requested > free:
+    if chosen.profile.checks_free and requested > free:
         text = (
             f"vLLM asks for {bytes_text(requested)} ({chosen.utilization:g} of the card) and finds"
             f" {bytes_text(free)} free"
@@ -109,11 +106,11 @@ def _outcome(
         return _too_little(memory, available), "exceeds" if cannot else "tight"
     if available.stated:
         return None, _with_stated_cache(memory, gpu, available.expected)
-    graphs_beside = 0 if chosen.graphs_in_budget else memory.most_graphs if nccl else memory.graphs.expected
+    graphs_beside = 0 if chosen.profile.graphs_in_budget else memory.most_graphs if nccl else memory.graphs.expected
     if not chosen.length_known:
         needed = memory.cache.request_bytes(chosen.longest, chosen.in_flight)
     beside = memory.outside_budget + graphs_beside
-    unfree = chosen.checks_free and requested + most_taken > gpu.usable
+    unfree = chosen.profile.checks_free and requested + most_taken > gpu.usable
     if unfree or requested + beside > gpu.total or available.low < max(1, needed):
         return None, "tight"
     return None, "fits"
@@ -173,7 +170,7 @@ def _kv_cache(memory: RankMemory, available: AvailableMemory | None) -> KvCache:
     requests = cache.concurrency(size, chosen.max_model_len, chosen.in_flight)
 
     def tokens(held: int) -> int:
-        if not chosen.tokens_of_requests:
+        if not chosen.profile.tokens_of_requests:
             return cache.tokens(held, chosen.max_model_len)
         return int(cache.concurrency(held, chosen.max_model_len, chosen.in_flight) * chosen.max_model_len)
 

@@ -13,7 +13,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....upstream.serving import vllm
-from .encoders import takes_items
+from .settings import takes_items
 
 if TYPE_CHECKING:
     from ....models.model import Model
@@ -69,13 +69,13 @@ def items(model: Model, settings: Settings) -> Items | None:
     """The items of a model's profile run; None where the family is not known or nothing runs."""
     family, config = _FAMILIES.get(model.model_type), model.config.get("vision_config")
     tower = isinstance(config, dict) and any(tensor.role == "vision" for tensor in model.tensors)
-    if family is None or not tower or not settings.sees or not settings.profiles_items:
+    if family is None or not tower or not settings.sees or settings.given.skip_mm_profiling:
         return None
     if not vllm.V1_ENGINE.at(settings.version):
         return None
     assert isinstance(config, dict)
     version, patch = settings.version, int(config.get("patch_size") or family.patch)
-    image = _image(settings.image_pixels or family.image, patch, version)
+    image = _image(settings.job.image_pixels or family.image, patch, version)
     off = settings.modalities_off
     longest = {
         kind: tokens
@@ -86,7 +86,7 @@ def items(model: Model, settings: Settings) -> Items | None:
         return None
     kind = max(longest, key=lambda name: longest[name])
     budget = max(settings.max_num_batched_tokens, longest[kind])
-    number = _number(longest[kind], budget, settings, settings.images if kind == "image" else None)
+    number = _number(longest[kind], budget, settings, settings.job.images or None if kind == "image" else None)
     each = image if kind == "image" else _dummy(family, image, patch, settings)
     return _made(config, patch, number, each, budget)
 
@@ -103,7 +103,7 @@ def requests_profiled(model: Model, settings: Settings) -> int:
         return requests
     config = model.config.get("vision_config")
     patch = int(config.get("patch_size") or family.patch) if isinstance(config, dict) else family.patch
-    item = _image(settings.image_pixels or family.image, patch, settings.version)
+    item = _image(settings.job.image_pixels or family.image, patch, settings.version)
     return max(1, min(requests, settings.max_num_batched_tokens // item))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...estimate import LEAST, MOST, Tiers
 from ...terms import Term, less, line, terms, tier, total
-from .compile import held_open
+from .activations import held_open
 
 if TYPE_CHECKING:
     from ....hardware.gpu import Gpu
@@ -79,7 +79,7 @@ def non_kv_cache_memory(memory: RankMemory) -> list[Term]:
         (total(memory.workspaces), "cuBLAS workspace and the sampler's states"),
         (memory.non_torch_increase - memory.drift, f"{', '.join(names)}: what is outside torch and counts"),
         (memory.drift, "what others take of the memory meanwhile, its middle"),
-        (memory.graphs.expected if memory.settings.graphs_in_budget else 0, "CUDA graphs"),
+        (memory.graphs.expected if memory.settings.profile.graphs_in_budget else 0, "CUDA graphs"),
     )
     compiled = memory.compiling if memory.compiles else ()
     return [*compiled, *(line(AVAILABLE, size, what, _SOURCE) for size, what in parts)]
@@ -91,14 +91,14 @@ def non_kv_cache_bounds(memory: RankMemory) -> tuple[int, int]:
     peak = max(memory.run.high, memory.torch_peak_increase) + held_open(memory.compiling, chosen.version)
     least = memory.resident + memory.run.low + below
     most = memory.resident + memory.wider + peak + memory.unused_segments + above
-    if chosen.graphs_in_budget:
+    if chosen.profile.graphs_in_budget:
         return least + memory.graphs.low, most + memory.graphs.high
-    return least, most + (memory.graphs.expected if chosen.graphs_tried else 0)
+    return least, most + (memory.graphs.expected if chosen.profile.graphs_tried else 0)
 
 
 def graph_terms(memory: RankMemory) -> list[Term]:
     """The CUDA graphs, which count against the budget or lie beside it."""
-    label = "CUDA graphs" if memory.settings.graphs_in_budget else GRAPHS_BESIDE
+    label = "CUDA graphs" if memory.settings.profile.graphs_in_budget else GRAPHS_BESIDE
     return terms("buffers", (memory.graphs.product._replace(label=label),))
 
 
@@ -148,7 +148,7 @@ def process_tiers(memory: RankMemory, allocated: int, *, started: bool) -> Tiers
     else:
         low.append((run.workspace - run.total, "the profile run, which is over after the start"))
         high.append((memory.torch_peak_increase - run.total, "cache, where a start finds the model compiled"))
-        if memory.settings.graphs_in_budget:
+        if memory.settings.profile.graphs_in_budget:
             low.append((graphs.expected - graphs.high, "cache, where larger graphs have left less room for it"))
     reserved = tier("reserved", (allocated, "allocated at the peak"))
     process = tier("process", (allocated, "reserved"), (runtime, "runtime"))

@@ -15,21 +15,15 @@ from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import expert_tensor
 from ...states.weights import weights
 from ...terms import Product, line, terms, total
-from ..generation.stored_cache import cache_dtype, fp8_perhaps
-from ..kv_cache import cache_bytes, layer_caches, token_products
+from ..kv_cache import cache_bytes, cache_dtype, fp8_perhaps, layer_caches, token_products
 from ..layer_cache import LayerCache
 from ..pools.compressed_cache import compressed_pool, compresses
 from ..pools.paged_cache import paged_cache
-from .activations import profile_run
+from .activations import compiling, profile_run, reserved_run
 from .blocks import OFFLOAD_SOURCE, block_rounding, offloaded, offloaded_layers
 from .blocks import SOURCE as BLOCKS_SOURCE
-from .compile import compiling
 from .draft import draft, drafted_tokens
-from .eager import reserved_run
-from .encoders import loaded
-from .lora import lora_buffers
-from .rotary import rotary_products, tables
-from .settings import Graphs, captures_nccl, graphs, unlinked
+from .settings import Graphs, captures_nccl, graphs, loaded, unlinked
 from .states import state_blocks, state_bytes, with_states
 from .weights import (
     PADDING_SOURCE,
@@ -37,8 +31,11 @@ from .weights import (
     cached_latent,
     expanded_head,
     latent_copies,
+    lora_buffers,
     made_wider,
     padded_experts,
+    rotary_products,
+    tables,
 )
 
 if TYPE_CHECKING:
@@ -125,12 +122,12 @@ class RankMemory(NamedTuple):
     @property
     def context_increase(self) -> int:
         """Expected bytes of the CUDA context that count against the budget: all, or none where it comes before."""
-        return self.overhead.context if self.settings.context_in_budget else 0
+        return self.overhead.context if self.settings.profile.context_in_budget else 0
 
     @property
     def nccl_increase(self) -> int:
         """Expected bytes of communicators that count against the budget."""
-        return self.nccl if self.settings.nccl_in_budget else self.expected_gathering
+        return self.nccl if self.settings.profile.nccl_in_budget else self.expected_gathering
 
     @property
     def non_torch_increase(self) -> int:
@@ -140,7 +137,7 @@ class RankMemory(NamedTuple):
     @property
     def expected_gathering(self) -> int:
         """Expected bytes of torch's communicator; none where both count: they are expected to take what one does."""
-        if self.settings.nccl_in_budget:
+        if self.settings.profile.nccl_in_budget:
             return 0
         return self.gathering[0] if self.connecting is None else min(self.gathering[0], self.connecting)
 
@@ -149,7 +146,7 @@ class RankMemory(NamedTuple):
         """Expected bytes of vLLM's own communicator; where a sum is known, that falls to the one that counts."""
         if self.connecting is None:
             return self.overhead.nccl
-        counts = self.settings.nccl_in_budget or not self.gathering[0]
+        counts = self.settings.profile.nccl_in_budget or not self.gathering[0]
         return min(self.overhead.nccl, self.connecting) if counts else 0
 
     @property
@@ -170,8 +167,8 @@ class RankMemory(NamedTuple):
     @property
     def initial_snapshot(self) -> int:
         """Expected bytes that the GPU holds before the engine takes its baseline: context, in newer versions NCCL."""
-        context = 0 if self.settings.context_in_budget else self.overhead.context
-        return context + (0 if self.settings.nccl_in_budget else self.nccl)
+        context = 0 if self.settings.profile.context_in_budget else self.overhead.context
+        return context + (0 if self.settings.profile.nccl_in_budget else self.nccl)
 
     @property
     def non_torch_bounds(self) -> tuple[int, int]:
@@ -183,19 +180,19 @@ class RankMemory(NamedTuple):
         What others hold counts where no baseline is taken.
         """
         low, high = self.overhead.low - self.overhead.nccl_range[0], self.overhead.high
-        if not self.settings.context_in_budget:
+        if not self.settings.profile.context_in_budget:
             low, high = low - self.overhead.context_range[0], high - self.overhead.context_range[1]
         else:
             high += max(0, self.neighbours.held[1] - self.overhead.context_range[1])
-        if self.settings.nccl_in_budget:
+        if self.settings.profile.nccl_in_budget:
             high += self.gathering[1]
         return low + self.neighbours.drift[0], high + self.neighbours.drift[1]
 
     @property
     def outside_budget(self) -> int:
         """The most that lies beside the budget: what is there before the baseline, and is not measured."""
-        context = 0 if self.settings.context_in_budget else self.overhead.context_range[1]
-        return context + (0 if self.settings.nccl_in_budget else self.reducing)
+        context = 0 if self.settings.profile.context_in_budget else self.overhead.context_range[1]
+        return context + (0 if self.settings.profile.nccl_in_budget else self.reducing)
 
     @property
     def most_graphs(self) -> int:
@@ -218,8 +215,7 @@ class RankMemory(NamedTuple):
 
 def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> RankMemory:
     """What one rank of a job holds."""
-    given = job.inference
-    assert given is not None
+    given = job.serving
     dtype = serving_dtype(job, model)
     served = job if job.weights.dtype else job.with_changes({"weights.dtype": dtype})
     own = ("base", "buffer")
@@ -242,7 +238,7 @@ def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Ra
         _latent_as_stored(cache, model, width, version, stored)
         for cache in with_states((*layer_caches(model), *draft_caches), model, drafted_tokens(job, model))
     )
-    if not chosen.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
+    if not chosen.profile.hybrid_cache and any(cache.grows and cache.window is None for cache in caches):
         caches = tuple(cache._replace(window=None) for cache in caches)
     rounding = block_rounding([*padded, *drafted], policy(job), limit)
     made = (
@@ -255,8 +251,8 @@ def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Ra
     )
     run = profile_run(model, chosen, element, plan.tensor, expert_tensor(job), plan.data or 1, copied)
     requests = (chosen.max_num_seqs, "requests"), model.shape.vocabulary
-    states = Product("states of the sampler", chosen.state_bytes, requests)
-    opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.by_driver else None
+    states = Product("states of the sampler", chosen.samplers.runs.states, requests)
+    opened = reserved_run(model, chosen, element, plan.tensor, policy(job)) if chosen.profile.by_driver else None
     return RankMemory(
         weights_memory=(*weights(found), *terms("weights", made)),
         lora_buffers=tuple(lora_buffers(job, model, element)),
@@ -275,7 +271,7 @@ def rank_memory(job: Job, model: Model, gpu: Gpu | None, chosen: Settings) -> Ra
             chosen.block_size,
             tensor=plan.tensor,
             pipeline=plan.pipeline,
-            group_ratio=chosen.group_ratio,
+            group_ratio=chosen.profile.group_ratio,
             state=state_bytes(model, version),
             convolution=element,
             state_blocks=state_blocks(model, given.prefix_caching, version, drafted_tokens(job, model)),

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....models.positions import usual_positions
-from ....source.tables import read_table
 from ....units import GIB, KIB
-from ....upstream.behaviour import at_release
 from ....upstream.serving import vllm
 from ....upstream.stack import Stack
 from ...states.quantization import effective_quantization
 from ...terms import Product
-from .encoders import sees
+from .profile import NO_SAMPLER, engine, profile, sampler, table
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from ....hardware.gpu import Gpu
     from ....job.job import Inference, Job
     from ....models.model import Model
+    from ...states.parameter import Parameter
+    from .profile import Profile, Sampler
 
 
 FLASHINFER = "flashinfer-python"
 """The package that a job states in `versions` where FlashInfer is installed."""
 
 
-class Settings(NamedTuple):
-    """The arguments that decide vLLM's memory, each stated or defaulted. Lengths and batches in tokens.
+class Samplers(NamedTuple):
+    """The sampler that `runs`, and those that may run in its place.
 
-    `in_flight` tokens may be scheduled and not yet settled, which windows keep beside what they show. Where neither the
-    job nor the checkpoint's config says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may
-    be `longest` tokens. `sampler_least` and `sampler_most` are the bytes per logit of another sampler that an
-    installation may have, or that a feature or VLLM_USE_V2_MODEL_RUNNER may switch to. `state_bytes` stay for each
-    request and token of the vocabulary. `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a
-    model's vision encoder runs, and `profiles_items`: whether it does before the cache is sized, on no item of
-    `modalities_off`, on no more `images` of a request and none of more `image_pixels`, where these are stated.
-    `version`: the release whose engine runs. `eager`: nothing is compiled. `tries_kernels`: compiling is part of the
-    profile run and tries kernels on copies (vllm_compile.py). `pools`: hidden states are the answer;
-    no sampler runs.
+    An installation with FlashInfer may take the `least`. A feature or VLLM_USE_V2_MODEL_RUNNER may switch back to the
+    first runner, which takes the `most`.
     """
 
+    runs: Sampler
+    least: Sampler
+    most: Sampler
+
+
+class Settings(NamedTuple):
+    """What the `job` asks of the engine, and the arguments that it leaves open, resolved. Lengths in tokens.
+
+    `profile` is what the release does, as far as it does so for this job and model. `in_flight` tokens may be scheduled
+    and not yet settled, which windows keep beside what they show. Where neither the job nor the checkpoint's config
+    says it, `max_model_len` is not the checkpoint's (`length_known`), and requests may be `longest` tokens.
+    `whole_graphs` of the `graph_sizes` are captured once more. `sees`: whether a model's vision encoder runs.
+    `version`: the release whose engine runs. `pools`: hidden states are the answer; no sampler runs.
+    """
+
+    job: Job
+    profile: Profile
+    samplers: Samplers
     utilization: float
     max_model_len: int
     length_known: bool
@@ -50,32 +62,20 @@ class Settings(NamedTuple):
     block_size: int
     graph_sizes: int
     whole_graphs: int
-    context_in_budget: bool
-    nccl_in_budget: bool
-    checks_free: bool
-    graphs_tried: bool
-    graphs_in_budget: bool
-    hybrid_cache: bool
-    group_ratio: float
-    tokens_of_requests: bool
-    moe_workspace: bool
-    sampler_bytes: int
-    sampler_least: int
-    sampler_most: int
-    sampler_source: str
-    state_bytes: float
-    by_driver: bool
-    sums_held: bool
     sees: bool
-    profiles_items: bool
-    modalities_off: tuple[str, ...]
-    images: int | None
-    image_pixels: int | None
     version: str | None
-    eager: bool
-    tries_kernels: bool
     pools: bool
     defaulted: tuple[tuple[str, str], ...]
+
+    @property
+    def given(self) -> Inference:
+        """What the job states of serving."""
+        return self.job.serving
+
+    @property
+    def modalities_off(self) -> tuple[str, ...]:
+        """Kinds of input that no request brings."""
+        return tuple(self.given.modalities_off or ())
 
 
 class Graphs(NamedTuple):
@@ -98,9 +98,9 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     what `max_num_seqs` requests can fill; without chunked prefill a batch holds at least `max_model_len` tokens. In the
     mode `throughput` both defaults are twice as large (`performance_mode`, 0.22).
     """
-    given = job.inference
-    assert given is not None
-    row = profile(given.version or job.versions.get("vllm"), gpu)
+    given = job.serving
+    version = given.version or job.versions.get("vllm")
+    row = profile(version, gpu)
     defaulted = []
     max_model_len = given.max_model_len
     stated = max_model_len is not None and max_model_len >= 1
@@ -118,59 +118,48 @@ def settings(job: Job, model: Model, gpu: Gpu | None) -> Settings | None:
     batched = given.max_num_batched_tokens
     if batched is None:
         batched = tier_tokens
-        if not _chunks(given, row, max_model_len, given.version or job.versions.get("vllm")):
+        if not _chunks(given, row, max_model_len, version):
             batched = max(batched, max_model_len)
-        elif row["chunk"] is not None:
-            batched = row["chunk"]
+        elif row.chunk is not None:
+            batched = row.chunk
         batched = min(batched, max_num_seqs * max_model_len)
         defaulted.append(("inference.max_num_batched_tokens", str(batched)))
     if given.max_num_seqs is None:
         max_num_seqs = min(max_num_seqs, batched)
     utilization = given.gpu_memory_utilization
     if utilization is None:
-        utilization = row["utilization"]
+        utilization = row.utilization
         defaulted.append(("inference.gpu_memory_utilization", str(utilization)))
-    known = given.flashinfer_sampler is not None or Stack(job).runs(FLASHINFER)
-    logit, usual, second = _table()["sampler_bytes"], _sampler(job, row), _second_runner(job, model, row)
     length_known = stated or model.shape.positions_stated
     return Settings(
+        job=job,
+        profile=_of_job(row, job, model),
+        samplers=_samplers(row, job, model),
         utilization=utilization,
         max_model_len=max_model_len,
         length_known=length_known,
         longest=max_model_len if length_known else max(max_model_len, usual_positions(model.model_type)),
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched,
-        in_flight=batched
-        * (max(row["batches_in_flight"], job.parallelism.pipeline) if row["batches_in_flight"] else 1),
+        in_flight=batched * (max(row.batches_in_flight, job.parallelism.pipeline) if row.batches_in_flight else 1),
         block_size=given.block_size or 16,
         graph_sizes=captured_sizes(given, row, max_num_seqs),
         whole_graphs=_whole_graphs(given, row, max_num_seqs),
-        context_in_budget=row["context_in_budget"],
-        nccl_in_budget=row["nccl_in_budget"],
-        checks_free=row["checks_free"],
-        graphs_tried=row["graphs_tried"],
-        graphs_in_budget=row["graphs_in_budget"] and (second is None or second["graphs"]),
-        hybrid_cache=row["hybrid_cache"] and not _keeps_chunks_whole(model, given.version or job.versions.get("vllm")),
-        group_ratio=row["group_ratio"],
-        tokens_of_requests=row["tokens_of_requests"],
-        moe_workspace=row["moe_workspace"],
-        sampler_bytes=logit[second["sampler"] if second else usual]["bytes"],
-        sampler_source=logit[second["sampler"] if second else usual]["source"],
-        sampler_least=logit[second["sampler"] if second else usual if known else row["sampler_may_be"]]["bytes"],
-        sampler_most=logit[usual]["bytes"],
-        state_bytes=second["states"] if second and not pools(job, model) else 0.0,
-        by_driver=row["by_driver"],
-        sums_held=row["sums_held"],
         sees=sees(job, model),
-        profiles_items=not given.skip_mm_profiling,
-        modalities_off=tuple(given.modalities_off or ()),
-        images=job.images or None,
-        image_pixels=job.image_pixels,
-        version=engine(given.version or job.versions.get("vllm"), gpu),
-        eager=given.enforce_eager,
-        tries_kernels=row["tries_kernels"] and given.compiles is not False,
+        version=engine(version, gpu),
         pools=pools(job, model),
         defaulted=tuple(defaulted),
+    )
+
+
+def _of_job(row: Profile, job: Job, model: Model) -> Profile:
+    """A release's profile without what it does not do for the job and its model."""
+    return replace(
+        row,
+        graphs_in_budget=row.graphs_in_budget and (row.v2_graphs or not _on_v2_runner(row, job, model)),
+        hybrid_cache=row.hybrid_cache
+        and not _keeps_chunks_whole(model, job.serving.version or job.versions.get("vllm")),
+        tries_kernels=row.tries_kernels and job.serving.compiles is not False,
     )
 
 
@@ -182,20 +171,6 @@ def pools(job: Job, model: Model) -> bool:
     """
     asked = job.inference.pooling if job.inference is not None else None
     return model.headless if asked is None else asked
-
-
-def profile(version: str | None, gpu: Gpu | None = None) -> dict[str, Any]:
-    """The row of `vllm.json` for a version; the newest for an unstated one."""
-    rows: list[dict[str, Any]] = _table()["profiles"]
-    return at_release(rows, engine(version, gpu))[-1]
-
-
-def engine(version: str | None, gpu: Gpu | None = None) -> str | None:
-    """The release whose engine a release runs on a card: that of 0.7 on old ones, where newer ones have the next."""
-    capability = gpu.compute_capability if gpu is not None else None
-    if version is None or capability is None or capability >= 8.0:
-        return version
-    return vllm.LAST_V0 if vllm.OLD_CARDS_ON_V0.at(version) else version
 
 
 def derived_length(model: Model) -> int | None:
@@ -219,7 +194,7 @@ _EVERY = 32
 """Batch size up to which the mode `interactivity` captures every one."""
 
 
-def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+def captured_sizes(given: Inference, row: Profile, max_num_seqs: int) -> int:
     """How many batch sizes are captured: 1, 2, 4, every 8th, and every 16th from 256 on in newer versions.
 
     In the mode `interactivity` all up to 32 are. Source: vllm/config/vllm.py `_set_cudagraph_sizes` (0.22, 0.33).
@@ -228,8 +203,7 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
         return 0
     if given.cudagraph_capture_sizes is not None:
         return len(given.cudagraph_capture_sizes)
-    largest: int = row["graph_sizes"][0]
-    coarse: int | None = row["graph_sizes"][1]
+    largest, coarse = row.graph_sizes
     if coarse is not None or largest <= 256:
         largest = min(largest, 2 * max_num_seqs if coarse is not None else max_num_seqs)
     fine = min(largest, coarse if coarse is not None else largest)
@@ -238,14 +212,14 @@ def captured_sizes(given: Inference, row: dict[str, Any], max_num_seqs: int) -> 
     return first + fine // 8 + max(0, largest - fine) // 16
 
 
-def _whole_graphs(given: Inference, row: dict[str, Any], max_num_seqs: int) -> int:
+def _whole_graphs(given: Inference, row: Profile, max_num_seqs: int) -> int:
     """How many of the captured sizes are captured whole too: those that no more requests than may run fill."""
-    if not row["both_graphs"] or given.enforce_eager:
+    if not row.both_graphs or given.enforce_eager:
         return 0
     if given.cudagraph_capture_sizes is not None:
         return sum(size <= max_num_seqs for size in given.cudagraph_capture_sizes)
-    largest, coarse = row["graph_sizes"]
-    return captured_sizes(given, {**row, "graph_sizes": [min(largest, max_num_seqs), coarse]}, max_num_seqs)
+    largest, coarse = row.graph_sizes
+    return captured_sizes(given, replace(row, graph_sizes=(min(largest, max_num_seqs), coarse)), max_num_seqs)
 
 
 _LINKED = (7.0, 8.0, 9.0, 10.0, 10.3)
@@ -273,7 +247,7 @@ def unlinked(gpu: Gpu | None) -> bool:
 
 def graphs(model: Model, sizes: int, *, nccl: bool = False) -> Graphs:
     """What captured graphs take: measured KiB for each layer and captured batch size."""
-    row = _table()["graphs"]
+    row = table()["graphs"]
     pieces = model.shape.layers * sizes * KIB
     counts = (model.shape.layers, "layers"), (sizes, "batch sizes")
     found = Product("CUDA graphs", row["expected_kib"] * KIB, counts, source=row["source"])
@@ -287,52 +261,88 @@ def _keeps_chunks_whole(model: Model, version: str | None) -> bool:
     return not vllm.CHUNKED_LAYERS.at(version) or vllm.CHUNKED_LAYERS_WHOLE.at(version)
 
 
-def _second_runner(job: Job, model: Model, row: dict[str, Any]) -> dict[str, Any] | None:
-    """What the row says of Model Runner V2 where it runs the model; None where the first one does.
-
-    Most ways of drafting tokens are the first one's.
-    """
-    found: dict[str, Any] | None = row["second_runner"]
+def _on_v2_runner(row: Profile, job: Job, model: Model) -> bool:
+    """Whether Model Runner V2 runs the model. Most ways of drafting tokens are the first one's."""
     given = job.inference
-    if found is None or given is None or given.speculative_algorithm or given.speculative_model:
-        return None
-    if not found["packed"] and effective_quantization(job, model) is not None:
-        return None
+    if given is None or given.speculative_algorithm or given.speculative_model:
+        return False
+    if not row.v2_quantized and effective_quantization(job, model) is not None:
+        return False
     dense = not model.shape.experts and not any(model.shape.recurrent_states)
     rest = {"none": False, "dense": dense, "all": True}
-    return found if model.model_type in found["types"] or rest[found["rest"]] else None
+    return model.model_type in row.v2_types or rest[row.v2_others]
 
 
-def _sampler(job: Job, row: dict[str, Any]) -> str:
-    """FlashInfer's sampler where the job asks for it, or where it is stated to be installed and then used unasked."""
-    asked = job.inference.flashinfer_sampler if job.inference else None
+def _samplers(row: Profile, job: Job, model: Model) -> Samplers:
+    """FlashInfer's sampler where the job asks for it, or where it is stated to be installed and then used unasked.
+
+    Model Runner V2 has one of its own, in whose place none of another installation runs.
+    """
+    if pools(job, model):
+        return Samplers(NO_SAMPLER, NO_SAMPLER, NO_SAMPLER)
+    asked, installed = job.inference.flashinfer_sampler if job.inference else None, Stack(job).runs(FLASHINFER)
     if asked is not None:
-        return "pivot" if asked or row["sampler"] == "pivot" else "sort"
-    name: str = row["sampler_may_be" if Stack(job).runs(FLASHINFER) else "sampler"]
-    return name
+        first = "pivot" if asked or row.sampler == "pivot" else "sort"
+    else:
+        first = row.sampler_may_be if installed else row.sampler
+    usual = sampler(first)
+    if _on_v2_runner(row, job, model):
+        return Samplers(sampler(row.v2_sampler), sampler(row.v2_sampler), usual)
+    known = asked is not None or installed
+    return Samplers(usual, usual if known else sampler(row.sampler_may_be), usual)
 
 
-def _tier(row: dict[str, Any], gpu: Gpu | None) -> tuple[int, int]:
+def _tier(row: Profile, gpu: Gpu | None) -> tuple[int, int]:
     """Sequences and tokens of a batch by the card's memory; the smallest tier for an unknown card.
 
     NVML reports no total of memory that the processor shares, which vLLM takes for none (0.24 engine/arg_utils.py
     `get_batch_defaults`).
     """
-    tiers: list[list[int]] = row["tiers"]
-    small = gpu is None or gpu.unified or (row["a100_small"] and gpu.name.startswith("a100"))
-    if gpu is None or small or (row["large"] and not gpu.name.startswith(tuple(row["large"]))):
+    tiers = row.tiers
+    small = gpu is None or gpu.unified or (row.a100_small and gpu.name.startswith("a100"))
+    if gpu is None or small or (row.large and not gpu.name.startswith(row.large)):
         return tiers[-1][1], tiers[-1][2]
     return next((seqs, tokens) for least, seqs, tokens in tiers if gpu.total >= least * GIB)
 
 
-def _chunks(given: Inference, row: dict[str, Any], max_model_len: int, version: str | None) -> bool:
+def _chunks(given: Inference, row: Profile, max_model_len: int, version: str | None) -> bool:
     """Whether prompts are cut into batches: in later releases for contexts over 32k without being asked."""
     if given.chunked_prefill is not None:
         return given.chunked_prefill
     long = max_model_len > 32768 and vllm.CHUNKS_LONG_PROMPTS.at(version)
-    return bool(row["chunked_prefill"]) or long
+    return row.chunked_prefill or long
 
 
-@cache
-def _table() -> dict[str, Any]:
-    return read_table(__file__, "vllm.json")
+_IMAGES_ALONE = ("aya_vision", "gemma3", "llama4", "llava", "llava_next", "mistral3", "phi3_v", "pixtral")
+"""Model types whose tower reads no videos (vllm 0.20 models/*.py `_mark_tower_model(vllm_config, "image")`)."""
+
+
+def sees(job: Job, model: Model) -> bool:
+    """Whether images or videos may come, so that the vision encoder is loaded and profiled.
+
+    A tower is left out when all kinds of input that it reads are limited to none.
+    """
+    given = job.inference
+    off = (given.modalities_off if given else None) or []
+    version = (given.version if given else None) or job.versions.get("vllm")
+    videos = "video" not in off and model.model_type not in _IMAGES_ALONE
+    return not vllm.SKIPS_TOWERS.at(version) or "image" not in off or videos
+
+
+def takes_items(model: Model, off: Collection[str]) -> bool:
+    """Whether requests may bring what a model sees or hears, of the modalities that are not `off`.
+
+    A model that may get some is given embeddings in place of tokens, whatever a request brings
+    (v1/worker/gpu_model_runner.py `supports_mm_inputs`).
+    """
+    roles = {tensor.role for tensor in model.tensors}
+    seen = ("image",) if model.model_type in _IMAGES_ALONE else ("image", "video")
+    kinds = (seen if "vision" in roles else ()) + (("audio",) if "audio" in roles else ())
+    return any(kind not in off for kind in kinds)
+
+
+def loaded(found: Iterable[Parameter], job: Job, model: Model) -> tuple[Parameter, ...]:
+    """The parameters without those of the vision tower and its projector where it is left out."""
+    if sees(job, model):
+        return tuple(found)
+    return tuple(item for item in found if item.role not in ("vision", "projector"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....upstream.serving import vllm
+from ....upstream.serving.vllm import TABLE_A_LAYER
 from ...states.quantization import effective_quantization
 from ...states.storage import packed_pieces
 from ...states.tensor_parallel import expert_tensor, fullest_stage
-from ...terms import Product
+from ...terms import Product, line
 from ..kv_cache import SHARING, lenders
 
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
     from ....hardware.gpu import Gpu
     from ....job.job import Job
-    from ....models.model import Model
+    from ....models.model import Model, Tensor
     from ...states.parameters import Parameter
-    from ...terms import Count
+    from ...terms import Count, Term
+
 
 LATENT_SOURCE = "vllm/model_executor/layers/attention/mla_attention.py process_weights_after_loading"
 PADDING_SOURCE = (
@@ -197,3 +199,125 @@ def padded_experts(found: Iterable[Parameter], job: Job, model: Model, gpu: Gpu 
 
 def _up(size: int, multiple: int) -> int:
     return math.ceil(size / multiple) * multiple
+
+
+_COLUMN = frozenset({"q", "k", "v", "qkv", "gate", "up", "gate_up", "shared_gate", "shared_up", "mla"})
+_ROW = frozenset({"o", "down", "shared_down"})
+
+
+def lora_buffers(job: Job, model: Model, element: float) -> list[Term]:
+    """The stacked A and B matrices on one rank: slots * rank * (in + out) for every linear layer; none without LoRA.
+
+    Tensor parallelism divides B of column-parallel layers and A of row-parallel ones, the other half is whole on
+    every rank (without fully sharded LoRA); embedding and output head have buffers too.
+    Source: vllm/lora/layers/*.py `create_lora_weights` (0.33): `max_loras` 1, `max_lora_rank` 16 by default.
+    """
+    given = job.inference
+    if given is None or not given.enable_lora:
+        return []
+    rank = given.max_lora_rank or 16
+    slots = (given.max_loras or 1) * rank * element
+    outside = 0
+    layers = [0] * max(1, model.shape.layers)
+    for tensor in model.tensors:
+        width = _width(tensor, job.parallelism.tensor)
+        if tensor.layers is None:
+            outside += width
+            continue
+        for layer in tensor.layers:
+            if width and layer < len(layers):
+                layers[layer] += width
+    size = round(slots * (outside + fullest_stage(layers, job.parallelism.pipeline)))
+    what = f"LoRA slots of rank {rank}: both matrices of every linear layer"
+    return [line("adapter", size, what, "vllm/lora/layers create_lora_weights")] if size else []
+
+
+def _width(tensor: Tensor, ranks: int) -> int:
+    """Rows of A plus columns of B for one rank of the adapter."""
+    if len(tensor.shape) != 2:
+        return 0
+    out, inner = tensor.shape
+    if tensor.role in ("embedding", "head"):
+        return -(-out // ranks) + inner if tensor.layers is None else 0
+    if not tensor.linear:
+        return 0
+    if tensor.role in _COLUMN:
+        return -(-out // ranks) + inner
+    if tensor.role in _ROW:
+        return out + -(-inner // ranks)
+    return 0
+
+
+SOURCE = "vllm/model_executor/layers/rotary_embedding"
+
+_FLOAT32 = 4
+_ALIBI = frozenset({"bloom", "mpt"})
+_FRACTIONS = ("partial_rotary_factor", "rotary_pct")
+
+
+def rotary_products(model: Model, element: float, multimodal: int = 4, copies: int = 1) -> tuple[Product, ...]:
+    """On every rank e positions rotary_dim for each distinct set of rope parameters, cosine and sine together.
+
+    Layers with the same parameters share one `cos_sin_cache` (`get_rope`), a buffer in the model's dtype; DeepSeek V4
+    has one for layers that compress and one for those that do not, in float32 (models/deepseek_v4/common/rope.py,
+    deepseek_scaling_rope.py `DeepseekV4ScalingRotaryEmbedding`). Positions
+    are the config's longest, whatever max_model_len is; linear, dynamic and yarn scaling multiply them, longrope
+    holds the short table too, and multimodal rope has `multimodal` times as many (vllm's mrope.py: four). None for
+    learned positions and ALiBi. `copies` of each table (`tables`).
+    """
+    shape = model.shape
+    config = {**model.config, **(text if isinstance(text := model.config.get("text_config"), dict) else {})}
+    learned = any(tensor.role == "position" and tensor.name.count("vision") == 0 for tensor in model.tensors)
+    if not shape.max_positions or learned or config.get("alibi") or model.model_type in _ALIBI:
+        return ()
+    compresses = bool(config.get("compress_rope_theta"))
+    each, number = (_FLOAT32, 2 * copies) if compresses else (element, copies)
+    return tuple(
+        Product(
+            "rotary table: cosines and sines",
+            each,
+            (number, (_positions(shape.max_positions, rope, multimodal), "positions"), _turned(model, config, rope)),
+            source=SOURCE,
+        )
+        for rope in _ropes(config, shape.windows)
+    )
+
+
+def tables(model: Model, version: str | None) -> int:
+    """Tables of each kind: one, but one a layer for Gemma 2 before `get_rope`."""
+    return model.shape.layers if model.model_type == "gemma2" and TABLE_A_LAYER.at(version) else 1
+
+
+def _ropes(config: dict[str, Any], windows: tuple[int | None, ...]) -> list[dict[str, Any]]:
+    """Distinct parameters: one set, or one for each kind of layer (Gemma 3's `rope_local_base_freq`)."""
+    stated = config.get("rope_parameters") or config.get("rope_scaling")
+    stated = stated if isinstance(stated, dict) else {}
+    kinds = [value for value in stated.values() if isinstance(value, dict)]
+    if kinds:
+        return [rope for index, rope in enumerate(kinds) if rope not in kinds[:index]]
+    return [stated, {}] if config.get("rope_local_base_freq") and any(windows) else [stated]
+
+
+def _positions(longest: int, rope: dict[str, Any], multimodal: int) -> int:
+    kind = rope.get("rope_type", rope.get("type"))
+    original = rope.get("original_max_position_embeddings")
+    factor = rope.get("factor")
+    stretch = factor if isinstance(factor, (int, float)) and factor >= 1 else 1
+    if "mrope_section" in rope:
+        return multimodal * (original if kind == "yarn" and original else longest)
+    if kind == "yarn" or kind == "deepseek_yarn":
+        return int((original or longest) * stretch)
+    if kind in ("linear", "dynamic"):
+        return int(longest * stretch)
+    return longest + (original or 0) if kind in ("longrope", "su") else longest
+
+
+def _turned(model: Model, config: dict[str, Any], rope: dict[str, Any]) -> int:
+    shape = model.shape
+    if shape.qk_rope_head_dim:
+        return shape.qk_rope_head_dim
+    if isinstance(config.get("rotary_dim"), int):
+        return int(config["rotary_dim"])
+    stated = [source.get(key) for source in (rope, config) for key in _FRACTIONS]
+    fraction = next((value for value in stated if isinstance(value, (int, float))), 1.0)
+    return int(shape.head_dim * fraction)

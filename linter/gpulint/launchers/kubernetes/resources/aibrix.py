@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....formats.core.coercion import as_integer
-from ...launch import Launcher, Started
+from ...launch import Launcher, Started, combined
+from ...values import mapping_at, mappings, value_at
 from ..manifests import launches, recogniser
-from ..pod import jobs_of_pod, mappings
+from ..pod import jobs_of_pod
 from .kuberay import jobs_of_cluster
 from .kuberay import members as members_of_cluster
 
@@ -22,28 +23,22 @@ _ROLES = {"StormService": "spec.template.spec.roles", "RoleSet": "spec.roles"}
 def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of every role (prefill, decode ...), of a set of pods, or of a fleet's Ray cluster."""
     if item.kind == "RayClusterFleet":
-        cluster = item.root.find("spec.template.spec")
-        found = members_of_cluster(cluster.value) if cluster is not None else []
+        cluster = value_at(item.root, "spec.template.spec")
+        found = members_of_cluster(cluster) if cluster is not None else []
         return jobs_of_cluster(found, item.part, manifests)
     if item.kind == "PodSet":
-        size = item.root.find("spec.podGroupSize")
-        pod = item.root.find("spec.template.spec")
-        return _pods(pod.value if pod else None, size.value if size else None, item.part, manifests)
-    section = item.root.find(_ROLES[item.kind])
-    launched, problems, reason = [], [], ""
-    for role in mappings(section.value if section is not None else None):
-        pod, name = role.find("template.spec"), role.get("name")
-        part = f"{item.part}, {name.value}" if name is not None else item.part
-        started = _pods(pod.value if pod else None, role.get("podGroupSize"), part, manifests)
-        launched += started.launches
-        problems += started.problems
-        reason = reason or started.reason
-    return Started(launched, problems, "" if launched else reason or "has no role")
+        return _pods(value_at(item.root, "spec"), item.part, manifests)
+    parts = (
+        _pods(role, f"{item.part}, {name.value}" if (name := role.get("name")) is not None else item.part, manifests)
+        for role in mappings(value_at(item.root, _ROLES[item.kind]))
+    )
+    return combined(parts, "has no role")
 
 
-def _pods(spec: Node | None, size: Node | None, part: str, manifests: Manifests) -> Started:
+def _pods(holder: Node | None, part: str, manifests: Manifests) -> Started:
     """The jobs of a pod; `podGroupSize` of them work together."""
-    if spec is None or not spec.is_mapping:
+    spec, size = mapping_at(holder, "template.spec"), value_at(holder, "podGroupSize")
+    if spec is None:
         return Started([], [], "has no pod")
     count = as_integer(size.value) if size is not None else None
     return jobs_of_pod(spec, manifests.file, manifests.project, part, count)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....formats.core.coercion import as_integer
 from ...launch import Launcher, Started
-from ..group import Member, jobs_of_group
+from ...values import mappings, scalar, value_at
+from ..group import jobs_of_group, pods_of
 from ..manifests import launches, recogniser
-from ..pod import mappings
 
 if TYPE_CHECKING:
     from ....source.node import Node
+    from ..group import Member
     from ..manifests import Manifests, Object
 
 NAME = "jobset"
@@ -26,18 +26,16 @@ def read(item: Object, manifests: Manifests) -> Started:
 
 def members(spec: Node) -> list[Member]:
     """The pods of every replicated Job: replicas x parallelism (each 1 where nothing is said)."""
-    found = []
-    for job in mappings(spec.get("replicatedJobs")):
-        pod = job.find("template.spec.template.spec")
-        if pod is None or not pod.value.is_mapping:
-            continue
-        count: int | None = 1
-        for entry in (job.entry("replicas"), job.find("template.spec.parallelism")):
-            number = as_integer(entry.value.value) if entry is not None else 1
-            count = count * number if count is not None and number is not None else None
-        name = job.get("name")
-        found.append(Member(str(name.value) if name is not None and name.is_scalar else "", pod.value, count))
-    return found
+    return [
+        each
+        for job in mappings(spec.get("replicatedJobs"))
+        for each in pods_of(
+            scalar(job, "name"),
+            job.find("template.spec.template.spec"),
+            job.get("replicas"),
+            value_at(job, "template.spec.parallelism"),
+        )
+    ]
 
 
 LAUNCHER = Launcher(

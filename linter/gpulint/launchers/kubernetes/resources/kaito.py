@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ....formats.core.coercion import as_integer
 from ....job.origin import Origin
-from ....source.node import Node
 from ....units import GIB
-from ...commands.flags import overlaid
-from ...commands.jobs import jobs_of_commands
-from ...embedded import embedded
+from ...commands.flags import inside, overlaid
 from ...launch import Launcher, Resources, Started
+from ...values import mapping_at, scalar, value_at
 from ..command import Assembly
 from ..manifests import launches, recogniser
 from ..pod import jobs_of_pod, machine_of
-from .kaito_preset import preset
 from .kaito_tuning import tune
-from .presets import table
+from .presets import kaito_preset, table
 
 if TYPE_CHECKING:
     from ....source.document import Document
-    from ....source.node import Entry
+    from ....source.node import Node
     from ...launch import Launch
     from ..manifests import Manifests, Object
 
@@ -36,12 +33,9 @@ _DATA_PARALLEL = 2
 
 def read(item: Object, manifests: Manifests) -> Started:
     """What a workspace, or each workspace of a set, serves or tunes."""
-    root: Node | None = item.root
     if item.kind == "RAGEngine":
         return Started([], [], "a RAG engine, whose model is served elsewhere")
-    if item.kind == "InferenceSet":
-        template = item.root.find("spec.template")
-        root = template.value if template is not None else None
+    root = value_at(item.root, "spec.template") if item.kind == "InferenceSet" else item.root
     if root is None:
         return Started([], [], "a set without a template")
     resources = _resources(root, manifests.file)
@@ -49,30 +43,23 @@ def read(item: Object, manifests: Manifests) -> Started:
     if tuning is not None:
         return tune(tuning, item, manifests, resources)
     inference = root.get("inference")
-    pod = inference.find("template.spec") if inference is not None else None
-    if pod is not None and pod.value.is_mapping:
-        return jobs_of_pod(
-            pod.value,
-            manifests.file,
-            manifests.project,
-            item.part,
-            resources.nodes,
-            resources,
-            mounts_shared_memory=True,
-        )
-    name = inference.find("preset.name") if inference is not None else None
-    if inference is None or name is None or not isinstance(name.value.value, str):
+    pod = mapping_at(inference, "template.spec")
+    if pod is not None:
+        shared = (item.part, resources.nodes, resources)
+        return jobs_of_pod(pod, manifests.file, manifests.project, *shared, mounts_shared_memory=True)
+    name = value_at(inference, "preset.name")
+    if inference is None or name is None or not isinstance(name.value, str):
         return Started([], [], "sets no preset")
-    if _runtime(item.root) == "transformers":
+    annotations = value_at(item.root, "metadata.annotations")
+    if annotations is not None and getattr(annotations.get("kaito.sh/runtime"), "value", "vllm") == "transformers":
         return Started([], [], "serves with Transformers, whose memory KAITO's presets do not limit")
-    machine = root.find("resource.instanceType")
-    return _serve(inference, name.value, item, manifests, resources, str(machine.value.value) if machine else "")
+    return _serve(inference, name, item, manifests, resources, scalar(root, "resource.instanceType"))
 
 
 def _serve(
     inference: Node, name: Node, item: Object, manifests: Manifests, resources: Resources, machine_name: str
 ) -> Started:
-    row = preset(str(name.value))
+    row = kaito_preset(str(name.value))
     if row is None:
         return Started([], [], f"the preset {name.value} is not one of KAITO {table('kaito')['release']}")
     defaults = table("kaito")
@@ -95,14 +82,8 @@ def _serve(
         line.add("enable-expert-parallel", "true", note)
     if (adapters := inference.get("adapters")) is not None and adapters.items():
         line.switch("enable-lora")
-    versions = {"vllm": defaults["vllm"]}
-    project = manifests.project
-    started = jobs_of_commands([line.command()], manifests.file, project, resources, item.part, versions)
-    return started._replace(
-        launches=[
-            _with_config(launch._replace(implied=line.implied), section, manifests.file) for launch in started.launches
-        ]
-    )
+    started = line.jobs(manifests.project, resources, item.part, {"vllm": defaults["vllm"]})
+    return started._replace(launches=[_with_config(launch, section, manifests.file) for launch in started.launches])
 
 
 def _set_nodes(row: dict[str, Any], machine: list[Any] | None, section: Node | None, resources: Resources) -> None:
@@ -114,7 +95,7 @@ def _set_nodes(row: dict[str, Any], machine: list[Any] | None, section: Node | N
     if machine is None or not row.get("bytes") or not row.get("token_bytes"):
         return
     gpus, memory, _ = machine
-    stated = section.get("max-model-len") if section is not None else None
+    stated = value_at(section, "max-model-len")
     length = as_integer(stated.value) if stated is not None else None
     kept = 2.3 * GIB + max(length or 0, 0 if length else 2048) * row["token_bytes"] / gpus
     room = (memory / gpus * 0.84 - kept) / 1.05
@@ -147,11 +128,8 @@ def _parallel(
 
 def _config(inference: Node, manifests: Manifests) -> Node | None:
     """The `vllm` section of the ConfigMap that `inference.config` names."""
-    name = inference.get("config")
-    text = manifests.config_map(name.value, "inference_config.yaml") if name is not None else None
-    config = embedded(manifests.file, text) if text is not None else None
-    section = config.root.get("vllm") if config is not None else None
-    return section if section is not None and section.is_mapping else None
+    config = manifests.embedded(inference.get("config"), "inference_config.yaml")
+    return mapping_at(config.root, "vllm") if config is not None else None
 
 
 def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch:
@@ -160,8 +138,7 @@ def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch
         return launch
     said = {str(key).replace("_", "-") for key in section.keys()}  # noqa: SIM118  (a Node, not a dict)
     left = [entry for entry in launch.config.root.entries() if str(entry.key.value).replace("_", "-") not in said]
-    flags = Node("mapping", left, launch.config.root.span)
-    config = overlaid(file._replace(roots=[section]), launch.config._replace(roots=[flags]))
+    config = overlaid(file._replace(roots=[section]), inside(launch.config, left, launch.config.root))
     implied = {flag: origin for flag, origin in launch.implied.items() if flag not in said}
     return launch._replace(config=config, implied=implied)
 
@@ -169,33 +146,16 @@ def _with_config(launch: Launch, section: Node | None, file: Document) -> Launch
 def _resources(root: Node, file: Document) -> Resources:
     """What `resource` asks for."""
     resources = Resources()
-    section = root.get("resource")
-    entry = section.entry("instanceType") if section is not None else None
-    count = section.entry("count") if section is not None else None
-    if count is not None:
-        resources.state("nodes", as_integer(count.value.value), file.path, "resource.count", count.value.span)
-    profile = section.find("partition.profile") if section is not None else None
+    resources.read("nodes", root.find("resource.count"), file.path, "resource.count")
+    profile, name = value_at(root, "resource.partition.profile"), value_at(root, "resource.instanceType")
+    machine = machine_of(str(name.value)) if name is not None else None
     if profile is not None:
-        resources.state("gpus_per_node", 1, file.path, "resource.partition.profile", profile.value.span)
-        return resources
-    machine = machine_of(str(entry.value.value)) if entry is not None else None
-    if entry is None or machine is None:
-        return resources
-    _state(resources, entry, file, machine.gpu.name, machine.gpus)
+        resources.state("gpus_per_node", 1, file.path, "resource.partition.profile", profile.span)
+    elif name is not None and machine is not None:
+        where = (file.path, "resource.instanceType", name.span)
+        resources.state("gpu", machine.gpu.name, *where, f"GPU of {name.value}")
+        resources.state("gpus_per_node", machine.gpus, *where, f"GPUs of {name.value}")
     return resources
-
-
-def _state(resources: Resources, entry: Entry, file: Document, gpu: str, gpus: int) -> None:
-    note = f"of {entry.value.value}"
-    resources.state("gpu", gpu, file.path, "resource.instanceType", entry.value.span, f"GPU {note}")
-    resources.state("gpus_per_node", gpus, file.path, "resource.instanceType", entry.value.span, f"GPUs {note}")
-
-
-def _runtime(root: Node) -> str:
-    """The runtime that an annotation chooses; vLLM without one."""
-    found = root.find("metadata.annotations")
-    value = found.value.get("kaito.sh/runtime") if found is not None else None
-    return str(value.value) if value is not None else "vllm"
 
 
 LAUNCHER = Launcher(NAME, "KAITO workspace", "KAITO 0.12", recogniser(NAME), launches, "`resource.instanceType`")

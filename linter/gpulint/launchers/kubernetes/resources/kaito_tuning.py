@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...commands.jobs import jobs_of_commands
-from ...embedded import embedded
 from ...launch import Resources, Started
+from ...values import scalar, value_at
 from ..command import Assembly
-from .kaito_preset import preset
-from .presets import table
+from .presets import kaito_preset, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,21 +42,19 @@ _PHI_3 = ("k_proj", "q_proj", "v_proj", "o_proj", "gate_proj", "down_proj", "up_
 
 def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources) -> Started:
     """The job of `tuning`: method `lora` or `qlora` on a preset's model, with TRL's SFTTrainer."""
-    name = tuning.find("preset.name")
-    row = preset(str(name.value.value)) if name is not None else None
+    name = value_at(tuning, "preset.name")
+    row = kaito_preset(str(name.value)) if name is not None else None
     if name is None or row is None:
-        shown = f"the preset {name.value.value} is not one of KAITO's" if name is not None else "sets no preset"
+        shown = f"the preset {name.value} is not one of KAITO's" if name is not None else "sets no preset"
         return Started([], [], shown)
-    method = tuning.get("method")
     release = table("kaito")["release"]
-    line = Assembly(manifests.file, name.value, "trl sft")
-    line.add("model_name_or_path", row["model"], f"the preset {name.value.value} of KAITO {release}", "derived")
+    line = Assembly(manifests.file, name, "trl sft")
+    line.add("model_name_or_path", row["model"], f"the preset {name.value} of KAITO {release}", "derived")
     line.add("use_peft", "true", "KAITO trains adapters")
-    if str(name.value.value).strip().lower().startswith("phi-3"):
+    if str(name.value).strip().lower().startswith("phi-3"):
         line.add("lora_target_modules", _PHI_3, f"set by KAITO {release} for phi-3 presets")
     config = tuning.get("config")
-    text = manifests.config_map(config.value, "training_config.yaml") if config is not None else None
-    stated = embedded(manifests.file, text) if text is not None else None
+    stated = manifests.embedded(config, "training_config.yaml")
     if stated is not None:
         for flag, node in _stated(stated.root):
             line.say(flag, node)
@@ -66,13 +62,10 @@ def tune(tuning: Node, item: Object, manifests: Manifests, resources: Resources)
         note = (
             f"default parameters of KAITO {release}" if config is None else f"KAITO's default: no {config.value} here"
         )
-        quantized = method is not None and str(method.value).lower() == "qlora"
+        quantized = scalar(tuning, "method").lower() == "qlora"
         for flag, value in (*_TEMPLATE, *(_QUANTIZED if quantized else ())):
             line.add(flag, value, note, "default" if config is None else "assumed")
-    versions = table("kaito")["tuning"]
-    started = jobs_of_commands([line.command()], manifests.file, manifests.project, resources, item.part, versions)
-    implied = {flag.replace("_", "-"): origin for flag, origin in line.implied.items()}
-    return started._replace(launches=[launch._replace(implied=implied) for launch in started.launches])
+    return line.jobs(manifests.project, resources, item.part, table("kaito")["tuning"])
 
 
 def _stated(root: Node) -> Iterator[tuple[str, Node]]:

@@ -11,9 +11,10 @@ from ...commands.images import versions
 from ...commands.jobs import jobs_of_commands
 from ...launch import Launcher, Resources, Started
 from ...shell.shell import Command, Word
+from ...values import mapping_at, mappings, value_at
 from ..container import written
 from ..manifests import launches, recogniser
-from ..pod import container_of, jobs_of_pod, listed, mappings, read_resources, variables_of
+from ..pod import container_of, jobs_of_pod, read_resources
 from .kserve_llm import read_llm
 from .kserve_model import MOUNT, stored, with_model
 
@@ -67,30 +68,25 @@ def read(item: Object, manifests: Manifests) -> Started:
         return read_llm(item, manifests)
     if item.kind in _RUNTIMES:
         return _runtime(item, manifests)
-    predictor = item.root.find("spec.predictor")
-    if predictor is None or not predictor.value.is_mapping:
+    predictor = mapping_at(item.root, "spec.predictor")
+    if predictor is None:
         return Started([], [], "a service without a predictor")
-    model = next((node for key in ("model", *_FORMATS) if (node := predictor.value.get(key)) is not None), None)
+    model = next((node for key in ("model", *_FORMATS) if (node := predictor.get(key)) is not None), None)
     if model is not None and model.is_mapping:
-        return _service(item, predictor.value, model, manifests)
-    if not mappings(predictor.value.get("containers")):
-        kinds = [str(key) for key in predictor.value.keys() if predictor.value.find(f"{key}.storageUri")]  # noqa: SIM118
+        return _service(item, predictor, model, manifests)
+    if not mappings(predictor.get("containers")):
+        kinds = [str(key) for key in predictor.keys() if predictor.find(f"{key}.storageUri")]  # noqa: SIM118
         return Started([], [], f"serves a {kinds[0]} model" if kinds else "a predictor without a model")
-    started = jobs_of_pod(predictor.value, manifests.file, manifests.project, item.part)
-    return started._replace(launches=[with_model(launch, None, manifests.file) for launch in started.launches])
+    return with_model(jobs_of_pod(predictor, manifests.file, manifests.project, item.part), None, manifests.file)
 
 
 def _runtime(item: Object, manifests: Manifests) -> Started:
-    services = (other.root for other in manifests.objects if other.kind == "InferenceService")
-    if any(
-        (entry := root.find("spec.predictor.model.runtime")) and entry.value.value == item.name for root in services
-    ):
+    if manifests.used_by("InferenceService", "spec.predictor.model.runtime", item.name):
         return Started([], [])
-    spec = item.root.get("spec")
-    if spec is None or not spec.is_mapping:
+    spec = mapping_at(item.root, "spec")
+    if spec is None:
         return Started([], [], "a runtime without containers")
-    started = jobs_of_pod(spec, manifests.file, manifests.project, item.part)
-    return started._replace(launches=[with_model(launch, None, manifests.file) for launch in started.launches])
+    return with_model(jobs_of_pod(spec, manifests.file, manifests.project, item.part), None, manifests.file)
 
 
 def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -> Started:
@@ -104,7 +100,7 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
     server = _server(predictor, model, runtime, name, file)
     if server.resources.gpus_per_node is None and model.find("resources.limits") is not None:
         return Started([], [], "requests no GPU")
-    storage = stored(file, model.get("storageUri") or _at(model, "storage.storageUri"))
+    storage = stored(file, model.get("storageUri") or value_at(model, "storage.storageUri"))
     _workers(predictor, server.resources, file)
     words = list(server.command)
     if [word.text for word in words[:3]] == list(_FORMATS["huggingface"]):
@@ -116,7 +112,7 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
     command = Command(tuple(words), server.variables)
     known = versions(server.image)
     started = jobs_of_commands([command], file, manifests.project, server.resources, item.part, known)
-    return started._replace(launches=[with_model(launch, storage, file) for launch in started.launches])
+    return with_model(started, storage, file)
 
 
 def _server(predictor: Node, model: Node, runtime: Object | None, name: str, file: Document) -> _Server:
@@ -127,7 +123,7 @@ def _server(predictor: Node, model: Node, runtime: Object | None, name: str, fil
     image, variables = "", dict[str, Word]()
     command = [Word(text, (start,) * len(text)) for text in _FORMATS.get(name, ())]
     spec = runtime.root.get("spec") if runtime is not None else None
-    base = next(iter(mappings(spec.get("containers"))), None) if spec is not None else None
+    base = next(iter(mappings(value_at(spec, "containers"))), None)
     if spec is not None and base is not None:
         container = container_of(base, file)
         image, variables = container.image, dict(container.environment)
@@ -135,14 +131,11 @@ def _server(predictor: Node, model: Node, runtime: Object | None, name: str, fil
         arguments = [written(file, node, variables) for node in container.arguments]
         command = [*(program or command), *arguments]
         read_resources(spec, base, file, resources)
-    variables.update(variables_of(model, file))
-    own = model.get("image")
-    image = str(own.value) if own is not None else image
-    replaced = listed(model.get("command"))
-    if replaced:
-        command = [written(file, node, variables) for node in replaced]
-    command += [written(file, node, variables) for node in listed(model.get("args"))]
-    return _Server(command, image, variables, resources)
+    own = container_of(model, file, variables)
+    if own.command:
+        command = [written(file, node, own.environment) for node in own.command]
+    command += [written(file, node, own.environment) for node in own.arguments]
+    return _Server(command, own.image or image, dict(own.environment), resources)
 
 
 def _as_vllm(words: list[Word]) -> list[Word]:
@@ -177,30 +170,18 @@ def _value(words: Sequence[Word], flag: str) -> str:
 
 def _workers(predictor: Node, resources: Resources, file: Document) -> None:
     """`workerSpec`: as many nodes as pipeline stages, `tensorParallelSize` GPUs in each."""
-    from ....formats.core.coercion import as_integer
-
-    section = predictor.get("workerSpec")
     for name, key in (("nodes", "pipelineParallelSize"), ("gpus_per_node", "tensorParallelSize")):
-        entry = section.entry(key) if section is not None else None
-        if entry is not None:
-            number = as_integer(entry.value.value)
-            resources.state(name, number, file.path, f"workerSpec.{key}", entry.value.span)
+        resources.read(name, predictor.find(f"workerSpec.{key}"), file.path, f"workerSpec.{key}")
 
 
 def _worker_flags(predictor: Node, file: Document) -> list[Word]:
-    section = predictor.get("workerSpec")
     found = list[Word]()
     for key, flag in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
-        node = section.get(key) if section is not None else None
+        node = value_at(predictor, f"workerSpec.{key}")
         if node is not None and node.is_scalar:
             name = f"--{flag}-parallel-size"
             found += [Word(name, (node.span.start,) * len(name)), written(file, node, {})]
     return found
-
-
-def _at(root: Node, path: str) -> Node | None:
-    entry = root.find(path)
-    return entry.value if entry is not None else None
 
 
 LAUNCHER = Launcher(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from ....formats.core.coercion import as_integer
 from ...commands.images import versions
-from ...commands.jobs import jobs_of_commands
-from ...launch import Resources, Started
+from ...launch import Resources, Started, combined
 from ...shell.script import Script
 from ...shell.shell import Word, commands
+from ...values import listed, mapping_at, mappings, value_at
 from ..command import Assembly
 from ..container import jobs_of_container
-from ..pod import container_of, listed, mappings, read_resources
+from ..pod import container_of, read_resources
 from .kserve_model import stored, with_model
 
 if TYPE_CHECKING:
@@ -30,29 +30,22 @@ def read_llm(item: Object, manifests: Manifests) -> Started:
     """The decode server of a service and, where it has one, its prefill server; a config by itself is a part."""
     if item.kind != "LLMInferenceService":
         return Started([], [], "a template without a model; an LLMInferenceService sets it")
-    spec = item.root.get("spec")
-    uri = spec.find("model.uri") if spec is not None else None
-    if spec is None or uri is None or not isinstance(uri.value.value, str):
+    uri = value_at(item.root, "spec.model.uri")
+    if uri is None or not isinstance(uri.value, str):
         return Started([], [], "sets no model")
-    name = spec.find("model.name")
-    model = stored(manifests.file, uri.value, name.value if name is not None else None)
-    found, problems, reason = [], [], ""
-    prefill = spec.get("prefill")
-    for section, label in ((spec, ""), (prefill, ", prefill")):
-        if section is None or not section.is_mapping:
-            continue
-        started = _server(section, item, uri.value, model, label, manifests)
-        found += started.launches
-        problems += started.problems
-        reason = reason or started.reason
-    return Started(found, problems, "" if found else reason)
+    model = stored(manifests.file, uri, value_at(item.root, "spec.model.name"))
+    sections = ((mapping_at(item.root, "spec"), ""), (mapping_at(item.root, "spec.prefill"), ", prefill"))
+    servers = (
+        _server(section, item, uri, model, label, manifests) for section, label in sections if section is not None
+    )
+    return combined(servers, "")
 
 
 def _server(section: Node, item: Object, uri: Node, model: Word | None, label: str, manifests: Manifests) -> Started:
     """One server: the container's own command, else `vllm serve` with the parallel degrees and its arguments."""
     file, part = manifests.file, item.part + label
     layers = [section, *_bases(item.root, manifests, prefill=bool(label))]
-    pods = [pod for layer in layers if (pod := layer.get("template")) is not None and pod.is_mapping]
+    pods = [pod for layer in layers if (pod := mapping_at(layer, "template")) is not None]
     containers = [(pod, container) for pod in pods if (container := _main(pod)) is not None]
     resources, variables = Resources(), dict[str, Word]()
     _claimed(item.root, resources, file.path)
@@ -66,22 +59,21 @@ def _server(section: Node, item: Object, uri: Node, model: Word | None, label: s
     own = next((container for _, container in containers if container.get("command") or container.get("args")), None)
     if own is not None and own.get("command") is not None:
         started = jobs_of_container(container_of(own, file, variables), file, manifests.project, resources, part)
-        return started._replace(launches=[with_model(launch, model, file) for launch in started.launches])
+        return with_model(started, model, file)
     line = Assembly(file, uri, "vllm serve", variables)
     if model is not None:
         line.take([model])
     for key, flag in _DEGREES:
-        line.say(flag, parallelism.get(key) if parallelism is not None else None)
-    expert = parallelism.get("expert") if parallelism is not None else None
+        line.say(flag, value_at(parallelism, key))
+    expert = value_at(parallelism, "expert")
     if expert is not None and expert.value is True:
         line.switch("enable-expert-parallel")
     more = variables.get("VLLM_ADDITIONAL_ARGS")
     if more is not None and more.known:
         line.take(word for command in commands(Script(more.text, more.at)) for word in command.words)
-    line.words(listed(own.get("args")) if own is not None else [])
+    line.words(listed(value_at(own, "args")))
     images = [str(image.value) for _, container in containers if (image := container.get("image")) is not None]
-    known = versions(images[0] if images else _DEFAULTS)
-    return jobs_of_commands([line.command()], file, manifests.project, resources, part, known)
+    return line.jobs(manifests.project, resources, part, versions(images[0] if images else _DEFAULTS))
 
 
 def _nodes(section: Node, parallelism: Node | None, resources: Resources, path: str) -> None:
@@ -116,11 +108,9 @@ def _claimed(root: Node, resources: Resources, path: str) -> None:
 
 def _bases(root: Node, manifests: Manifests, *, prefill: bool) -> Iterator[Node]:
     """The specs of the configs that the service refers to, the last first, as far as the file has them."""
-    references = root.find("spec.baseRefs")
-    for reference in reversed(mappings(references.value if references is not None else None)):
+    for reference in reversed(mappings(value_at(root, "spec.baseRefs"))):
         name = reference.get("name")
         base = manifests.named(("LLMInferenceServiceConfig",), name.value) if name is not None else None
-        found = base.root.get("spec") if base is not None else None
-        found = found.get("prefill") if found is not None and prefill else found
-        if found is not None and found.is_mapping:
+        found = mapping_at(base.root, "spec.prefill" if prefill else "spec") if base is not None else None
+        if found is not None:
             yield found

@@ -12,7 +12,7 @@ from ..container import written
 if TYPE_CHECKING:
     from ....source.document import Document
     from ....source.node import Node
-    from ...launch import Launch
+    from ...launch import Launch, Started
 
 MOUNT = "/mnt/models"
 _KEYS = ("model", "model-path", "model_path", "model-id", "model_id")
@@ -36,8 +36,12 @@ def stored(file: Document, uri: Node | None, named: Node | None = None) -> Word 
     return Word(text, word.at[:1] * len(text), known=False)
 
 
-def with_model(launch: Launch, model: Word | None, file: Document) -> Launch:
-    """The launch with the stored model in the place of its mount; not known where nobody says what is stored."""
+def with_model(started: Started, model: Word | None, file: Document) -> Started:
+    """The jobs with the stored model in the place of its mount; not known where nobody says what is stored."""
+    return started._replace(launches=[_with_model(launch, model, file) for launch in started.launches])
+
+
+def _with_model(launch: Launch, model: Word | None, file: Document) -> Launch:
     entry = next((found for key in _KEYS if (found := launch.config.root.entry(key)) is not None), None)
     if entry is None or str(entry.value.value).rstrip("/") != MOUNT:
         return launch

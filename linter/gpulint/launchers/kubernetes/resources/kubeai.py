@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...commands.images import elsewhere, versions
-from ...commands.jobs import jobs_of_commands
+from ...commands.images import elsewhere, not_estimated, versions
 from ...launch import Launcher, Resources, Started
+from ...values import listed, mapping_at, text, value_at
 from ..command import Assembly
-from ..container import environment
+from ..container import listed_environment
 from ..manifests import launches, recogniser
-from ..pod import listed
 from .presets import table
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     """The server of a model: vLLM's flags are its `args` behind the model of `url`."""
     file = manifests.file
     spec = item.root.get("spec")
-    engine, url = (_text(spec, name) for name in ("engine", "url"))
+    engine, url = (value_at(spec, name) if text(spec, name).strip() else None for name in ("engine", "url"))
     if spec is None or engine is None or url is None:
         return Started([], [], "a model without an engine or a URL")
     profile = _profile(spec)
@@ -38,16 +37,13 @@ def read(item: Object, manifests: Manifests) -> Started:
         return Started([], [], f"serves on the CPU ({profile['name']})")
     device = elsewhere(str(profile["name"])) if profile is not None else ""
     if device:
-        return Started([], [], f"its servers run on {device}, which gpulint does not estimate")
+        return Started([], [], not_estimated(device))
     if engine.value != "VLLM":
         return Started([], [], f"starts {engine.value}, whose flags gpulint does not read")
     scheme = _SCHEME.match(str(url.value))
     if scheme is None:
         return Started([], [], "a URL without a scheme is not a model")
-    variables = spec.get("env")
-    known = environment(
-        [(str(entry.key.value), file, entry.value) for entry in variables.entries()] if variables else []
-    )
+    known = listed_environment(file, mapping_at(spec, "env"))
     line = Assembly(file, engine, "python3 -m vllm.entrypoints.openai.api_server", known)
     line.say("model", url, scheme.end() if scheme[1] == "hf" else 0)
     line.words(listed(spec.get("args")))
@@ -58,22 +54,20 @@ def read(item: Object, manifests: Manifests) -> Started:
     _read_resources(spec, profile, file.path, resources)
     image = spec.get("image")
     name = str(image.value) if image is not None else _image(profile)
-    started = jobs_of_commands([line.command()], file, manifests.project, resources, item.part, versions(name))
-    return started._replace(launches=[launch._replace(implied=line.implied) for launch in started.launches])
+    return line.jobs(manifests.project, resources, item.part, versions(name))
 
 
 def _profile(spec: Node) -> dict[str, Any] | None:
     """The profile of `resourceProfile: name:count` with its name and count."""
-    node = _text(spec, "resourceProfile")
-    if node is None:
+    name, _, count = text(spec, "resourceProfile").partition(":")
+    if not text(spec, "resourceProfile").strip():
         return None
-    name, _, count = str(node.value).partition(":")
     row = table("kubeai")["profiles"].get(name, {"resource": "unknown"})
     return {**row, "name": name, "count": count}
 
 
 def _read_resources(spec: Node, profile: dict[str, Any] | None, path: str, resources: Resources) -> None:
-    node = _text(spec, "resourceProfile")
+    node = spec.get("resourceProfile")
     if profile is None or node is None:
         return
     count = int(profile["count"]) if profile["count"].isdecimal() and len(profile["count"]) < 6 else 1
@@ -86,11 +80,6 @@ def _image(profile: dict[str, Any] | None) -> str:
     """The image that the chart gives a profile; of a cluster's own profile nothing is known."""
     images: dict[str, str] = table("kubeai")["images"]
     return images.get(profile["image"], images["default"]) if profile is not None and "image" in profile else ""
-
-
-def _text(spec: Node | None, name: str) -> Node | None:
-    node = spec.get(name) if spec is not None else None
-    return node if node is not None and isinstance(node.value, str) and node.value.strip() else None
 
 
 LAUNCHER = Launcher(NAME, "KubeAI model", "KubeAI chart 0.21", recogniser(NAME), launches, "`resourceProfile`")

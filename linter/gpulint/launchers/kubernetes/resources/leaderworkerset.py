@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from ....formats.core.coercion import as_integer
 from ...launch import Launcher, Started
 from ...shell.shell import Word
+from ...values import mapping_at
 from ..container import written
-from ..group import Member, jobs_of_group
+from ..group import Member, jobs_of_group, pods_of
 from ..manifests import launches, recogniser
 
 if TYPE_CHECKING:
-    from ....formats.core.format import Project
     from ....source.document import Document
     from ....source.node import Node
     from ..manifests import Manifests, Object
@@ -22,26 +22,22 @@ NAME = "leaderworkerset"
 
 def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of one group; the replicas are as many servers of their own."""
-    template = item.root.find("spec.leaderWorkerTemplate")
-    if template is None or not template.value.is_mapping:
-        return Started([], [], "has no pod")
-    return jobs_of_template(template.value, manifests.file, manifests.project, item.part)
+    return jobs_of_template("spec.leaderWorkerTemplate", item, manifests)
 
 
-def jobs_of_template(template: Node, file: Document, project: Project, part: str) -> Started:
+def jobs_of_template(path: str, item: Object, manifests: Manifests) -> Started:
     """The jobs of a leader and its workers; without a template of its own the leader is a worker."""
-    entry = template.entry("size")
-    size = as_integer(entry.value.value) if entry is not None else 1
-    leader, worker = template.find("leaderTemplate.spec"), template.find("workerTemplate.spec")
-    members = []
-    if leader is not None and leader.value.is_mapping:
-        members.append(Member("leader", leader.value, 1))
-    if worker is not None and worker.value.is_mapping:
-        rest = size - len(members) if size is not None else None
-        members.append(Member("worker" if members else "", worker.value, rest))
-    if not members:
+    file, template = manifests.file, mapping_at(item.root, path)
+    if template is None:
         return Started([], [], "has no pod")
-    return jobs_of_group(members, file, project, part, _variables(entry.value if entry else None, file))
+    size = template.get("size")
+    count = as_integer(size.value) if size is not None else 1
+    members = pods_of("leader", template.find("leaderTemplate.spec"))
+    worker = mapping_at(template, "workerTemplate.spec")
+    if worker is not None:
+        rest = count - len(members) if count is not None else None
+        members.append(Member("worker" if members else "", worker, rest))
+    return jobs_of_group(members, file, manifests.project, item.part, _variables(size, file))
 
 
 def _variables(size: Node | None, file: Document) -> dict[str, Word]:

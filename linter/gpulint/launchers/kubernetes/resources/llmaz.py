@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ....formats.core.coercion import as_integer
 from ....job.origin import Origin
 from ...commands.images import entrypoint, versions
-from ...commands.jobs import jobs_of_commands
 from ...launch import Launcher, Resources, Started
-from ...quantities import size
+from ...quantities import quantity
 from ...shell.shell import Word
+from ...values import count, listed, mappings, scalar, value_at
 from ..command import Assembly
+from ..container import written
 from ..manifests import launches, recogniser
-from ..pod import GPU_RESOURCES, listed, mappings, read_asked
+from ..pod import GPU_RESOURCES, read_asked
 from .leaderworkerset import jobs_of_template
 from .presets import table
 
@@ -39,10 +39,7 @@ def read(item: Object, manifests: Manifests) -> Started:
         used = any(other.kind == "Playground" for other in manifests.objects)
         return Started([], [], "" if used else "a backend; a Playground sets the model that it serves")
     if item.kind == "Service":
-        template = item.root.find("spec.workloadTemplate")
-        if template is None or not template.value.is_mapping:
-            return Started([], [], "has no pod")
-        return jobs_of_template(template.value, manifests.file, manifests.project, item.part)
+        return jobs_of_template("spec.workloadTemplate", item, manifests)
     return _playground(item, manifests)
 
 
@@ -54,13 +51,13 @@ def _playground(item: Object, manifests: Manifests) -> Started:
     main = models[0]
     if main is None:
         return Started([], [], f"serves the model {claims[0].value}, which is in another file")
-    config = _at(item.root, "spec.backendRuntimeConfig")
-    name = _text(config, "backendName") or _DEFAULT
+    config = value_at(item.root, "spec.backendRuntimeConfig")
+    name = scalar(config, "backendName") or _DEFAULT
     backend = _backend(name, manifests)
     if backend is None:
         return Started([], [], f"the backend {name} is in another file")
     speculative = len(claims) > 1
-    chosen = _text(config, "configName") or ("speculative-decoding" if speculative else "default")
+    chosen = scalar(config, "configName") or ("speculative-decoding" if speculative else "default")
     recommended = backend["configs"].get(chosen)
     if recommended is None:
         return Started([], [], f"the backend {name} has no config {chosen}")
@@ -69,27 +66,24 @@ def _playground(item: Object, manifests: Manifests) -> Started:
         "ModelPath": _path(main, manifests),
         "DraftModelPath": _path(models[1], manifests) if speculative else None,
     }
-    version = _text(config, "version") or backend["version"]
+    version = scalar(config, "version") or backend["version"]
     image = f"{backend['image']}:{version}"
     for text in [*(backend["command"] or entrypoint(backend["image"])), *recommended["args"]]:
         line.take([_filled(text, fields, claims[0])])
     if config is not None:
         line.words(listed(config.get("args")))
-    resources = _resources(item, main, config, recommended, manifests)
-    project = manifests.project
-    started = jobs_of_commands([line.command()], manifests.file, project, resources, item.part, versions(image))
-    note = f"{chosen} config of the backend {name}"
+    resources = _resources(main, config, recommended, manifests)
     flags = [text[2:] for text in recommended["args"] if text.startswith("--") and not text.startswith("--model")]
-    implied = {flag.replace("_", "-"): Origin("default", note) for flag in flags}
-    return started._replace(launches=[launch._replace(implied=implied) for launch in started.launches])
+    line.implied = dict.fromkeys(flags, Origin("default", f"{chosen} config of the backend {name}"))
+    return line.jobs(manifests.project, resources, item.part, versions(image))
 
 
 def _claims(root: Node) -> list[Node]:
     """The names of the claimed models, the main one first."""
-    one = _at(root, "spec.modelClaim.modelName")
+    one = value_at(root, "spec.modelClaim.modelName")
     if one is not None:
         return [one]
-    several = _at(root, "spec.modelClaims.models")
+    several = value_at(root, "spec.modelClaims.models")
     found = [(claim.get("role"), claim.get("name")) for claim in mappings(several)]
     ordered = sorted(found, key=lambda row: row[0] is not None and row[0].value == "draft")
     return [name for _, name in ordered if name is not None]
@@ -105,28 +99,24 @@ def _backend(name: str, manifests: Manifests) -> dict[str, Any] | None:
     configs = {
         str(config.get("name").value): {  # type: ignore[union-attr]
             "args": [str(word.value) for word in listed(config.get("args"))],
-            "shared_memory": _text(config, "sharedMemorySize") or "",
+            "shared_memory": scalar(config, "sharedMemorySize"),
             "memory": "",
         }
-        for config in mappings(spec.get("recommendedConfigs") if spec is not None else None)
+        for config in mappings(value_at(spec, "recommendedConfigs"))
         if config.get("name") is not None
     }
     return {
-        "image": _text(spec, "image") or "",
-        "version": _text(spec, "version") or "",
-        "command": [str(word.value) for word in listed(spec.get("command") if spec is not None else None)],
+        "image": scalar(spec, "image"),
+        "version": scalar(spec, "version"),
+        "command": [str(word.value) for word in listed(value_at(spec, "command"))],
         "configs": configs,
     }
 
 
 def _path(model: Object | None, manifests: Manifests) -> Word | None:
     """The hub id of a model, in the place of the folder that it is downloaded to; None for other sources."""
-    node = _at(model.root, "spec.source.modelHub.modelID") if model is not None else None
-    if node is None:
-        return None
-    from ..container import written
-
-    return written(manifests.file, node, {})
+    node = value_at(model.root, "spec.source.modelHub.modelID") if model is not None else None
+    return written(manifests.file, node, {}) if node is not None else None
 
 
 def _filled(text: str, fields: dict[str, Word | None], at: Node) -> Word:
@@ -139,41 +129,25 @@ def _filled(text: str, fields: dict[str, Word | None], at: Node) -> Word:
     return found if found is not None else Word(f"${match[1]}", (start,) * (len(match[1]) + 1), known=False)
 
 
-def _resources(
-    item: Object, model: Object, config: Node | None, recommended: dict[str, Any], manifests: Manifests
-) -> Resources:
+def _resources(model: Object, config: Node | None, recommended: dict[str, Any], manifests: Manifests) -> Resources:
     """The playground's own request, else the first flavour of the model: its GPUs, and the kind it is named after."""
     path = manifests.file.path
     resources = Resources()
-    own = config.get("resources") if config is not None else None
-    read_asked(own, manifests.file, resources)
-    flavour = next(iter(mappings(_at(model.root, "spec.inferenceConfig.flavors"))), None)
+    read_asked(value_at(config, "resources"), manifests.file, resources)
+    flavour = next(iter(mappings(value_at(model.root, "spec.inferenceConfig.flavors"))), None)
     if flavour is not None:
         for entry in (flavour.get("limits") or flavour).entries():
             if str(entry.key.value) in GPU_RESOURCES and resources.gpus_per_node is None:
-                number = as_integer(entry.value.value)
-                resources.state("gpus_per_node", number or None, path, str(entry.key.value), entry.value.span)
+                resources.read("gpus_per_node", entry, path, parse=count)
         name = flavour.get("name")
         if name is not None and isinstance(name.value, str):
             resources.state("gpu", name.value, path, "spec.inferenceConfig.flavors", name.span, "the model's flavor")
-    shared = _at(item.root, "spec.backendRuntimeConfig.sharedMemorySize")
-    if shared is not None:
-        number = size(shared.value, binary=False)
-        resources.state("shared_memory", number, path, "sharedMemorySize", shared.span)
-    elif recommended["shared_memory"]:
-        resources.shared_memory = size(recommended["shared_memory"], binary=False)
+    shared = config.entry("sharedMemorySize") if config is not None else None
+    resources.read("shared_memory", shared, path, parse=quantity)
+    if shared is None and recommended["shared_memory"]:
+        resources.shared_memory = quantity(recommended["shared_memory"])
         resources.origins["shared_memory"] = Origin("default", "from llmaz's chart")
     return resources
-
-
-def _text(node: Node | None, key: str) -> str | None:
-    value = node.get(key) if node is not None else None
-    return str(value.value) if value is not None and value.is_scalar and value.value is not None else None
-
-
-def _at(root: Node, path: str) -> Node | None:
-    entry = root.find(path)
-    return entry.value if entry is not None else None
 
 
 LAUNCHER = Launcher(NAME, "llmaz resource", "llmaz 0.1.4", recogniser(NAME), launches, "flavors of the model")

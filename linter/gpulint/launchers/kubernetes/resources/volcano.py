@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....formats.core.coercion import as_integer
 from ...launch import Launcher, Started
-from ..group import Member, jobs_of_group
+from ...values import mappings, scalar, value_at
+from ..group import jobs_of_group, pods_of
 from ..manifests import launches, recogniser
-from ..pod import mappings
 
 if TYPE_CHECKING:
     from ..manifests import Manifests, Object
@@ -18,14 +17,11 @@ NAME = "volcano"
 
 def read(item: Object, manifests: Manifests) -> Started:
     """The jobs of the first task that starts one, on the GPUs of all."""
-    tasks = item.root.find("spec.tasks")
-    found = []
-    for task in mappings(tasks.value if tasks is not None else None):
-        spec, count, name = task.find("template.spec"), task.entry("replicas"), task.get("name")
-        if spec is None or not spec.value.is_mapping:
-            continue
-        label = str(name.value) if name is not None and name.is_scalar else ""
-        found.append(Member(label, spec.value, as_integer(count.value.value) if count is not None else 1))
+    found = [
+        each
+        for task in mappings(value_at(item.root, "spec.tasks"))
+        for each in pods_of(scalar(task, "name"), task.find("template.spec"), task.get("replicas"))
+    ]
     return jobs_of_group(found, manifests.file, manifests.project, item.part)
 
 
