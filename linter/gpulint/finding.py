@@ -59,6 +59,23 @@ class Finding:
     fingerprint: str = ""
 
 
+JobVerdict = Literal["fits", "tight", "exceeds", "refuses", "not-checked"]
+"""Whether the memory of a job suffices; `refuses`: its program will not start for another reason of memory."""
+
+
+@dataclass(slots=True, frozen=True)
+class JobResult:
+    """What became of one job: its verdict and, where its memory was not checked, why and what would settle it.
+
+    `part` says which of its file's jobs it is.
+    """
+
+    part: str
+    verdict: JobVerdict
+    why: str = ""
+    settles: str = ""
+
+
 @dataclass(slots=True, frozen=True)
 class FileResult:
     """What became of one file. `reason` says why it was skipped or failed; `line` where, 0 for nowhere."""
@@ -69,6 +86,7 @@ class FileResult:
     reason: str = ""
     line: int = 0
     column: int = 0
+    jobs: tuple[JobResult, ...] = ()
 
 
 @dataclass(slots=True)
@@ -89,6 +107,10 @@ class Report:
     def count(self, status: Status) -> int:
         """How many files ended in `status`."""
         return sum(file.status == status for file in self.files)
+
+    def not_checked(self) -> list[JobResult]:
+        """The jobs whose memory was not checked, in the order of the files."""
+        return [job for file in self.files for job in file.jobs if job.verdict == "not-checked"]
 
     def severity_counts(self) -> dict[Severity, int]:
         """Findings by severity, most serious first."""

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option("-v", "--verbose", is_flag=True, help="Print skipped files and the reasons.")
 @click.option("--skip-unknown", is_flag=True, help="Skip named files of unknown format instead of failing.")
+@click.option("--require-verdict", is_flag=True, help="Fail where the memory of a job could not be checked.")
 def command(
     paths: tuple[str, ...],
     config: str | None,
@@ -88,7 +89,8 @@ def command(
 ) -> None:
     """Check config files and directories.
 
-    Exit code 0: no findings at or above --fail-on remain. 1: findings; with --diff, there is something to fix.
+    Exit code 0: no findings at or above --fail-on remain. 1: findings, or jobs that --require-verdict does not let
+    pass; with --diff, there is something to fix.
     2: a file could not be read, parsed or written; the other files are still checked.
     """
     outputs = Outputs.chosen(formats, files, named_order(), statistics=statistics, quiet=quiet, verbose=verbose)

@@ -82,6 +82,7 @@ class Outputs(NamedTuple):
         complaints(report)
         if self.verbose:
             _skipped(report)
+            _unchecked(report)
         elif self.for_people and not report.count("checked"):
             _skipped(report, FEW_SKIPPED)
         settings = layers.of(os.curdir)
@@ -146,6 +147,15 @@ def _skipped(report: Report, most: int | None = None) -> None:
         complain(f"{len(skipped) - most} more skipped; -v lists them")
 
 
+def _unchecked(report: Report) -> None:
+    """Each job whose memory was not checked, with what would settle it."""
+    for file in report.files:
+        for job in file.jobs:
+            if job.verdict == "not-checked":
+                part = f" ({job.part})" if job.part else ""
+                complain(f"{file.path}{part}: memory not checked: {job.why}" + f" ({job.settles})" * bool(job.settles))
+
+
 def complaints(report: Report) -> bool:
     """Say on standard error which files could not be checked; whether there were any."""
     failed = False
@@ -157,7 +167,11 @@ def complaints(report: Report) -> bool:
 
 
 def exit_code(report: Report, settings: Settings) -> int:
-    """0, 1 where something is as serious as `--fail-on`, 2 where something could not be read."""
+    """0, 1 where something is as serious as `--fail-on` or lacks a verdict that is required, 2 where something could
+    not be read."""
+    if settings.require_verdict and not report.count("error") and report.not_checked():
+        _unchecked(report)
+        return 1
     if report.count("error"):
         return COULD_NOT
     serious = FAIL_ON[: FAIL_ON.index(settings.fail_on) + 1] if settings.fail_on != "never" else ()

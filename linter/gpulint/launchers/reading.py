@@ -29,21 +29,29 @@ if TYPE_CHECKING:
 
 
 class Opened(NamedTuple):
-    """A job, read; `gpu` is None where nobody named one. `part` says which of its file's jobs it is."""
+    """A job, read; `gpu` is None where nobody named one. `part` says which of its file's jobs it is.
+
+    `of_launcher`: it is no job, and its problems are those of the file that starts some.
+    """
 
     reading: Reading
     project: Project
     gpu: Gpu | None
     directives: Directives
     part: str = ""
+    of_launcher: bool = False
 
 
 class Jobs(NamedTuple):
-    """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none."""
+    """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none.
+
+    `unread` is what would settle it where the file starts a job that could not be read.
+    """
 
     kind: str
     opened: list[Opened]
     reason: str = ""
+    unread: str = ""
 
 
 class UnrecognisedError(Exception):
@@ -141,7 +149,8 @@ def open_document(
         reading.problems = form.read(document, own).problems
     job = reading.job
     if is_blank(job.model):
-        job.model = None
+        note = f"{job.model} is filled in when the job starts"
+        job.model, job.origins["model"] = None, job.origins["model"]._replace(note=note)
     _say_where(job, hardware, [*given, _Source(said, None), _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
@@ -216,6 +225,7 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from ..formats.core.format import NoJobError, Reading
     from ..formats.core.registry import find
     from ..job.job import Job
+    from .commands.skip_reasons import NOTHING
     from .gpu_sharing import tell_shares
 
     directives = read_directives(document)
@@ -242,8 +252,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
             launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
         )
         project = _project(document, settings, _Hardware(None, None, None), 0)
-        opened.append(Opened(reading, project, None, directives))
-    return Jobs(launcher.name, opened, reason)
+        opened.append(Opened(reading, project, None, directives, of_launcher=True))
+    unread = "the config and the script that it starts, in the project" if reason.startswith("starts ") else ""
+    return Jobs(launcher.name, opened, reason, unread if reason != NOTHING and not started.launches else "")
 
 
 def _rereader(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .printable import printable
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def summary(report: Report, *, colour: bool = False) -> str:
-    """One line of totals, and one about entries of the baseline that are no longer needed."""
+    """One line of totals, one about jobs whose memory was not checked, and one about entries of the baseline that are
+    no longer needed."""
     style = Style(colour)
     counts = report.severity_counts()
     found = ", ".join(
@@ -27,7 +29,27 @@ def summary(report: Report, *, colour: bool = False) -> str:
     extra += f", {report.suppressed} suppressed" if report.suppressed else ""
     extra += f", {report.baselined} in the baseline" if report.baselined else ""
     lines = [f"{found or style.good('No findings')} in {files}{extra}"]
+    lines += _not_checked(report)
     if report.gone:
         gone = printable("; ".join(report.gone))
         lines.append(f"in the baseline but no longer found (--write-baseline removes them): {gone}")
     return "\n".join(lines)
+
+
+MAX_REASONS = 3
+"""Reasons for jobs whose memory was not checked, the most frequent first."""
+
+
+def _not_checked(report: Report) -> list[str]:
+    """One line about the jobs whose memory was not checked: why, and what would settle it."""
+    jobs = report.not_checked()
+    if not jobs:
+        return []
+    reasons = Counter((job.why, job.settles) for job in jobs)
+    told = [
+        f"{why}{f' (x {number})' if number < len(jobs) else ''}: {settles}" if settles else why
+        for (why, settles), number in reasons.most_common(MAX_REASONS)
+    ]
+    more = len(reasons) - len(told)
+    end = f"; {more} more reason{'s' if more > 1 else ''}, -v lists them" if more > 0 else ""
+    return [printable(f"memory of {len(jobs)} job{'s' if len(jobs) > 1 else ''} not checked: {'; '.join(told)}{end}")]

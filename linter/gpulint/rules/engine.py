@@ -26,7 +26,11 @@ def run(reading: Reading, project: Project, gpu: Gpu | None, selection: Selectio
         from .load import load_rules
 
         selection = load_rules()
-    facts = Facts(reading, project, gpu)
+    return checked(Facts(reading, project, gpu), selection)
+
+
+def checked(facts: Facts, selection: Selection) -> list[Finding]:
+    """The same of facts that are there already."""
     fired = list(evaluate_rules(facts, selection))
     findings: list[Finding] = []
     ordinals: dict[tuple[str, str, str], int] = {}
@@ -36,7 +40,7 @@ def run(reading: Reading, project: Project, gpu: Gpu | None, selection: Selectio
             if finding is not None:
                 findings.append(finding)
     return sorted(
-        findings, key=lambda f: (f.location.path != reading.config.path, f.location.path, f.location.span[:2])
+        findings, key=lambda f: (f.location.path != facts.reading.config.path, f.location.path, f.location.span[:2])
     )
 
 

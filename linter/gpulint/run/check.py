@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..finding import FileResult, Finding, Report
+from ..finding import FileResult, Finding, JobResult, Report
 from ..settings.settings import Settings, project_root
 from .outcome import Outcome
 from .walk import find_files
@@ -163,8 +163,8 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         status, reason = ("error", error.reason) if named else ("skipped", "unknown file type")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
-        if not named and kind is None and _is_template(path):
-            return Outcome(FileResult(path, None, "skipped", "template"), [], {})
+        if not named and kind is None and not _is_ours(path):
+            return Outcome(FileResult(path, None, "skipped", f"no config that gpulint knows; {error.reason}"), [], {})
         reason = error.reason if error.path == path else str(error)
         return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
@@ -173,8 +173,10 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
 
 def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Outcome:
     """What the rules find in the jobs of one file; the same finding of two jobs counts once."""
-    from ..rules.engine import run
+    from ..rules.engine import checked
+    from ..rules.facts.facts import Facts
     from ..rules.suppress import Silence
+    from ..rules.verdict import verdict_of
 
     kept: dict[tuple[object, ...], Finding] = {}
     texts: dict[str, str] = {}
@@ -182,25 +184,32 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
     started: set[str] = set()
     seen: list[Seen] = []
     used: set[Use] = set()
+    results: list[JobResult] = []
     for opened in jobs.opened:
         reading = opened.reading
         silence = Silence(opened, settings)
         if reading.config.path != path:
             started.add(os.path.realpath(reading.config.path))
-        for item in run(reading, opened.project, opened.gpu, rules):
+        facts = Facts(reading, opened.project, opened.gpu)
+        for item in checked(facts, rules):
             if silence.excuses(item):
                 continue
             if silence.hides(item):
                 suppressed += 1
             else:
                 kept.setdefault((item.rule, item.location, item.message), item)
+        if not opened.of_launcher:
+            results.append(verdict_of(facts, opened.part))
         seen += silence.seen()
         used |= silence.used
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
     status: Status = "checked" if jobs.opened else "skipped"
+    if jobs.unread:
+        results.append(JobResult("", "not-checked", jobs.reason, jobs.unread))
+    reason = "" if jobs.opened else jobs.reason
     return Outcome(
-        FileResult(path, jobs.kind, status, "" if jobs.opened else jobs.reason), [*kept.values()], texts, suppressed,
+        FileResult(path, jobs.kind, status, reason, jobs=tuple(results)), [*kept.values()], texts, suppressed,
         frozenset(started), tuple(seen), frozenset(used),
     )  # fmt: skip
 
@@ -214,11 +223,10 @@ def _rooted(settings: Settings, path: str) -> Settings:
     return settings if settings.root else settings.with_options(root=project_root(os.path.dirname(path) or "."))
 
 
-def _is_template(path: str) -> bool:
-    """Whether an unreadable file is a Jinja or Helm template rather than a broken config."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return False
-    return "{{" in text or "{%" in text
+def _is_ours(path: str) -> bool:
+    """Whether a file that cannot be read has the keys of a known format, so that a job misses it."""
+    from ..formats.core.registry import recognise
+    from ..source.outline import outline
+
+    found = outline(path)
+    return found is not None and recognise(found) is not None

@@ -108,6 +108,7 @@ class SettingsTable(LayerTable):
     baseline: str = declared("Baseline file with findings that are not reported.", None, own=Sets(paths=True))
     require_reasons: bool = declared("Whether every suppression needs a reason.", None, own=Sets())
     skip_unknown: bool = declared("Whether named files of unknown format are skipped.", None, own=Sets())
+    require_verdict: bool = declared("Whether a job whose memory was not checked fails the run.", None, own=Sets())
     extend: str = declared("Settings file that this one builds on, relative to it.", None)
     overrides: list[OverrideTable] = declared("Settings for some paths.", None)
     suppressions: list[SuppressionTable] = declared("Findings to suppress.", None)

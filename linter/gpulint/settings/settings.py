@@ -68,6 +68,7 @@ class Settings:
     preview: bool = False
     fail_on: str = "error"
     skip_unknown: bool = False
+    require_verdict: bool = False
     root: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     given_versions: dict[str, str] = field(default_factory=dict)

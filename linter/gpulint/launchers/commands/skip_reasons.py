@@ -21,6 +21,7 @@ _ENGINES = {
 }  # fmt: skip
 """Programs that do work on GPUs; one that a row of the program table knows never comes here."""
 
+_NOTEBOOKS = re.compile(r".*\.ipynb")
 _TOOLS = frozenset({"venv", "pip", "ensurepip", "http.server", "json.tool", "virtualenv"})
 _JOINS = frozenset({"ray", "sshd", "dynamo"})
 _PARALLEL = frozenset({"mpirun", "srun"})
@@ -38,7 +39,12 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         if device:
             return not_estimated(device)
         if known(program) is not None:
-            return f"starts {program.head} with a config that is not in the project"
+            open_ = next((word.text for word in program.words if not word.known and word.text.startswith("$")), "")
+            told = f"that {open_} decides" if open_ else "that is not in the project"
+            return f"starts {program.head} with a config {told}"
+        notebook = next((word.text for word in program.words if _NOTEBOOKS.fullmatch(word.text)), "")
+        if notebook:
+            return f"starts {program.head} on {notebook}, a notebook, which gpulint does not read"
         engine = _ENGINES.get(program.head)
         if engine is not None:
             return f"starts {engine}, whose flags gpulint does not read"

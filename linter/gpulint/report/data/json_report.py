@@ -28,6 +28,10 @@ def as_object(report: Report) -> dict[str, Any]:
             reason=file.reason or None,
             line=file.line or None,
             column=file.column or None,
+            jobs=tuple(
+                shape.JobOfFile(job.part or None, job.verdict, job.why or None, job.settles or None)
+                for job in file.jobs
+            ),
         )
         for file in report.files
     )
@@ -36,6 +40,7 @@ def as_object(report: Report) -> dict[str, Any]:
         checked=report.count("checked"),
         skipped=report.count("skipped"),
         errors=report.count("error"),
+        not_checked=len(report.not_checked()),
         suppressed=report.suppressed,
         baselined=report.baselined,
         gone=tuple(report.gone),

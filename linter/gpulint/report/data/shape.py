@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from ...declared import declared
 from ...estimator.estimate import Capacity, PerGpu, Verdict
-from ...finding import Applicability, Status
+from ...finding import Applicability, JobVerdict, Status
 from ...settings.severity import Severity
 from ...source.edit.replacement import Edit
 
@@ -107,6 +107,16 @@ class Finding(Place, RuleOfFinding):
 
 
 @dataclass(frozen=True)
+class JobOfFile:
+    """What became of the memory of one job."""
+
+    part: str | None = declared("Which of the file's jobs it is; null if the file is the job.")
+    verdict: JobVerdict = declared("Whether its memory suffices, over all that is not known.")
+    why: str | None = declared("Why its memory was not checked.")
+    settles: str | None = declared("What would settle it.")
+
+
+@dataclass(frozen=True)
 class File:
     """What became of one file."""
 
@@ -116,6 +126,7 @@ class File:
     reason: str | None = declared("Why it was skipped or could not be read.")
     line: int | None = declared("Line of that reason, from 1.")
     column: int | None = declared("Column of that reason, from 1.", unit="characters")
+    jobs: tuple[JobOfFile, ...] = declared("Jobs that the file holds or starts.")
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,7 @@ class Summary:
     checked: int = declared("Files that were checked.", least=0)
     skipped: int = declared("Files that were skipped.", least=0)
     errors: int = declared("Files that could not be read.", least=0)
+    not_checked: int = declared("Jobs whose memory was not checked.", least=0)
     suppressed: int = declared("Findings that a comment or the settings suppress.", least=0)
     baselined: int = declared("Findings that are in the baseline.", least=0)
     gone: tuple[str, ...] = declared("Entries of the baseline that no finding matches.")

@@ -174,7 +174,8 @@ class Reader(JobBuilder):
     def _reopen(self, path: str, note: str) -> None:
         if path in self.open:
             given, values = self.open[path]
-            note = note or f"{given.value} is filled in when the job starts"
+            if "filled in" not in note:  # the row's own words are kept, not those of what holds for an absent key
+                note = f"{given.value} is filled in when the job starts"
             file, entry = given.entry.key.path or self.document.path, given.entry
             self.job.origins[path] = Origin("assumed", note, file, given.key, entry.value.span, entry.key.span, values)
             self._unstated(path)
