@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.report.printable import printable, without_secrets
+from gpulint.report.masking import without_secrets
+from gpulint.report.printable import printable
 
 
 @given(st.text())

@@ -53,6 +53,8 @@ def test_zero_needs_no_unit():
         (None, "", "null"),
         (["q", "v"], "", "q, v"),
         ("x" * 200, "", "x" * 159 + "…"),
+        ("x" * 200 + " is unknown; did you mean y?", "", "x" * 200 + " is unknown; did you mean y?"),
+        ("a; " * 200, "", "a; " * 133 + "…"),
     ],
 )
 def test_texts(value, unit, text):

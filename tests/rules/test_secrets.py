@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.report.printable import without_secrets
+from gpulint.report.masking import without_secrets
 from gpulint.rules.secrets import MAX_FOUND, secrets
 from gpulint.source.read import parse
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from .masking import masked_report
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -48,6 +50,7 @@ def render(name: str, report: Report, context: Context) -> str:
     """The report in one format."""
     name = "full" if name == "text" else name
     module = import_module(f".{FORMATS[name]}", __package__)
+    report = masked_report(report)
     if name == "full":
         text: str = module.render(
             report, colour=context.colour, totals=not context.quiet, width=context.width, links=context.links

@@ -22,6 +22,9 @@ CONSTANTS: dict[str, int] = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "Ti
 MAX_TEXT = 160
 """Characters of a config's own text that a message quotes."""
 
+MAX_SENTENCE = 400
+"""Characters of a sentence, which often has what it is read for at its end: "did you mean ..."."""
+
 
 class UnitError(Exception):
     """An expression that adds or compares bytes with something else: with `tree`."""
@@ -88,7 +91,8 @@ def text_of(value: Any, unit: str) -> str:
         return _number_text(value, unit)
     if isinstance(value, list | tuple):
         return clipped(", ".join(text_of(item, unit) for item in value))
-    return clipped(str(value))
+    text = str(value)
+    return clipped(text, MAX_SENTENCE if "; " in text else MAX_TEXT)
 
 
 def _number_text(value: float, unit: str) -> str:

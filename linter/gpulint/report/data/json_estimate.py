@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from ...declared import plain
+from ..masking import masked
 from . import shape
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _estimate(file: str, estimate: Estimate, *, explain: bool = False) -> shape.
     return shape.Estimate(
         file=file,
         kind=cast("shape.Kind", estimate.kind),
-        model=shape.Model(estimate.model_id, estimate.parameters, estimate.trainable_parameters),
+        model=shape.Model(masked(estimate.model_id), estimate.parameters, estimate.trainable_parameters),
         per_gpu=estimate.per_gpu,
         components=shape.Components(**estimate.components),
         phases={phase.name: phase.allocated for phase in estimate.phases},

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, cast
 
 from ...declared import plain
+from ..masking import masked
 from . import shape
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def _plan(file: str, plan: Plan, sort: str) -> shape.Plan:
     return shape.Plan(
         file=file,
         kind=cast("shape.Kind", plan.now.kind),
-        model=plan.now.model_id,
+        model=masked(plan.now.model_id),
         gpus=plan.facts.job.world_size,
         gpu=gpu and gpu.name,
         usable=gpu and gpu.usable,

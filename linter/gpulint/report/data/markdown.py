@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...units import GIB, bytes_text
 from ..advice import effect
-from ..printable import printable, without_secrets
+from ..masking import without_secrets
+from ..printable import printable
 from ..summary import summary
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def _details(finding: Finding, texts: dict[str, str]) -> str:
     source = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
     where = f"{_html(finding.location.path)}, line {span.line}"
     head = f"<details><summary>{_html(finding.rule)} {_html(finding.name)} in {where}</summary>"
-    body = [head, "", *_fenced(printable(without_secrets(source)))]
+    before = lines[span.line - 2] if 1 < span.line <= len(lines) else ""
+    body = [head, "", *_fenced(printable(without_secrets(source, before)))]
     estimate = finding.estimate
     if estimate is not None:
         parts = [f"{name} {size / GIB:.1f}" for name, size in estimate.components.items() if size >= GIB // 20]

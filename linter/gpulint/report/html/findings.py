@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..advice import effect
-from ..printable import without_secrets
+from ..masking import without_secrets
 from .text import text
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _lines(finding: Finding, lines: list[str]) -> str:
     for line in near:
         if line > before + 1:
             rows.append('<span class="gap">&hellip;</span>')
-        source = text(without_secrets(lines[line - 1].rstrip("\r")))
+        source = text(without_secrets(lines[line - 1].rstrip("\r"), lines[line - 2] if line > 1 else ""))
         kind = f' class="hit {finding.severity}"' if line in hits else ""
         rows.append(f'<span{kind}><span class="number">{line}</span>{source}</span>')
         before = line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..printable import printable, without_secrets
+from ..masking import without_secrets
+from ..printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -56,7 +56,7 @@ def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
     )
     text = report.texts.get(finding.location.path, "")
     related = [place for place in finding.related if place.path == finding.location.path]
-    lines = [head, *frame(text, [finding.location, *related], style, finding.message)]
+    lines = [head, *frame(text, [finding.location, *related], style, finding.message, finding.severity)]
     elsewhere = [
         f"  = see {printable(place.path)}:{place.span.line}:{place.span.column} {printable(place.label)}".rstrip()
         for place in finding.related
@@ -81,10 +81,6 @@ def _peak(estimate: Estimate) -> list[str]:
     ]
 
 
-SUGGESTION = 120
-"""Characters of a suggestion that are shown; `--diff` and JSON have the rest."""
-
-
 def _suggestions(finding: Finding, style: Style) -> list[str]:
     if not finding.suggestions:
         return []
@@ -97,8 +93,6 @@ def _suggestions(finding: Finding, style: Style) -> list[str]:
 
 def _suggestion(suggestion: Suggestion, width: int, style: Style) -> str:
     text = printable(suggestion.text)
-    if len(text) > SUGGESTION:
-        text = text[: SUGGESTION - 1] + "…"
     if suggestion.per_gpu is None:
         return text
     cost = style.dim(f"  ({printable(suggestion.cost)})") if suggestion.cost else ""
