@@ -20,7 +20,7 @@ from .outputs import InOrder, Outputs, complaints, exit_code, named_order, write
 from .progress import Progress
 
 FEW = 16
-"""Named files from which several processes are worth their start."""
+"""Named files from which several processes are worth their start, and from which a fact is told once."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @click.option("--fix-only", is_flag=True, help="Apply fixes and report nothing; implies --fix.")
 @click.option("--diff", "diffing", is_flag=True, help="Print the fixes as a patch, write nothing; implies --fix-only.")
 @click.option("--statistics", is_flag=True, help="Show how often each rule fired; output files stay complete.")
+@click.option("--show-all", is_flag=True, help="Show every finding of a folder, also where it repeats another.")
 @click.option("--watch", "watching", is_flag=True, help="Check again whenever a file changes, until interrupted.")
 @click.option("--jobs", type=click.IntRange(1), metavar="N", help="Number of processes. [default: one per CPU]")
 @click.option("--stdin-filename", metavar="PATH", help="File name of standard input (-).")
@@ -80,6 +81,7 @@ def command(
     fix_only: bool,
     diffing: bool,
     statistics: bool,
+    show_all: bool,
     watching: bool,
     jobs: int | None,
     stdin_filename: str | None,
@@ -93,7 +95,15 @@ def command(
     pass; with --diff, there is something to fix.
     2: a file could not be read, parsed or written; the other files are still checked.
     """
-    outputs = Outputs.chosen(formats, files, named_order(), statistics=statistics, quiet=quiet, verbose=verbose)
+    outputs = Outputs.chosen(
+        formats,
+        files,
+        named_order(),
+        statistics=statistics,
+        quiet=quiet,
+        verbose=verbose,
+        once=_many(paths) and not show_all,
+    )
     layers = layers_of(config, isolated=isolated, options={**options, **({"baseline": None} if write_baseline else {})})
     changing = fixing or fix_only or diffing
     if "-" in paths:
@@ -121,14 +131,18 @@ def command(
     sys.exit(exit_code(report, layers.of(os.curdir)))
 
 
+def _many(paths: tuple[str, ...]) -> bool:
+    """Whether a run is over folders or many files."""
+    return any(os.path.isdir(path) for path in paths) or len(paths) > FEW
+
+
 def _checked(paths: tuple[str, ...], layers: Layers, jobs: int | None) -> Report:
     """The report of a run; refuses rule files and settings that cannot be used, and paths without any config."""
     from ..rules.rule import RuleError
     from ..settings.settings import SettingsError
 
     if jobs is None:
-        many = any(os.path.isdir(path) for path in paths) or len(paths) > FEW
-        jobs = (os.cpu_count() or 1) if many else 1
+        jobs = (os.cpu_count() or 1) if _many(paths) else 1
     progress = Progress()
     try:
         report = check(paths, layers, jobs=jobs, progress=progress)

@@ -40,13 +40,17 @@ def named_order() -> tuple[str, ...]:
 
 
 class Outputs(NamedTuple):
-    """Formats, and the files that the last of them go to in order; one that is left goes to standard output."""
+    """Formats, and the files that the last of them go to in order; one that is left goes to standard output.
+
+    With `once`, outputs for people tell a fact of many files once, and standard output fits a screen.
+    """
 
     formats: tuple[str, ...]
     files: tuple[str, ...]
     statistics: bool = False
     quiet: bool = False
     verbose: bool = False
+    once: bool = False
 
     @classmethod
     def chosen(
@@ -73,6 +77,7 @@ class Outputs(NamedTuple):
 
     def write(self, report: Report, layers: Layers) -> None:
         """Print the report, or write it to the files."""
+        from ..report.problems import SCREEN
         from ..report.registry import Context, render
         from ..report.summary import summary
         from ..report.text import statistics
@@ -87,19 +92,21 @@ class Outputs(NamedTuple):
             _skipped(report, FEW_SKIPPED)
         settings = layers.of(os.curdir)
         context = Context(
-            __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers)
-        )
+            __version__, False, self.quiet, 0, False, lambda: rule_texts(settings), lambda: cards(report, layers),
+            self.once,
+        )  # fmt: skip
         shown = len(self.formats) - len(self.files)
         if self.statistics:
             as_json = self.formats[:shown] == ("json",)
-            click.echo(statistics.as_json(report) if as_json else statistics.render(report, terminal()))
+            click.echo(statistics.as_json(report) if as_json else statistics.render(report, terminal(), once=self.once))
         for name in self.formats[:shown] if not self.statistics else ():
-            text = render(name, report, context._replace(**terminal()._asdict()))
+            screen = {**terminal()._asdict(), "most": SCREEN if self.once else None}
+            text = render(name, report, context._replace(**screen))
             click.echo(text, nl=bool(text))
             if name in ("github", "azure") and not self.quiet:
-                click.echo(summary(report))
+                click.echo(summary(report, once=self.once))
         for name, file in zip(self.formats[shown:], self.files, strict=True):
-            write_file(file, render(name, report, context))
+            write_file(file, render(name, report, context._replace(once=self.once and name not in WHOLE)))
 
 
 def _paired(formats: tuple[str, ...], files: tuple[str, ...], named: Sequence[str]) -> tuple[str, ...]:
@@ -134,6 +141,9 @@ def write_file(file: str, text: str) -> None:
     except OSError as error:
         raise Refused(f"{file}: cannot be written: {error.strerror}") from None
 
+
+WHOLE = ("full", "text", "grouped")
+"""Formats that a file gets with every finding, since it is no screen."""
 
 FEW_SKIPPED = 5
 """Skipped files that are named where nothing else was checked."""

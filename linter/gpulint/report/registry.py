@@ -31,11 +31,13 @@ FORMATS = {
 }
 """The module of each; "text" is another name of "full"."""
 
-_FOR_PEOPLE = ("full", "concise", "grouped")
-
 
 class Context(NamedTuple):
-    """What some formats need besides the report; the functions are called only by those that do."""
+    """What some formats need besides the report; the functions are called only by those that do.
+
+    `once` and `most` are for outputs that people read: whether a fact of many files is told once, and how many lines
+    of findings are shown.
+    """
 
     version: str
     colour: bool
@@ -44,6 +46,8 @@ class Context(NamedTuple):
     links: bool
     rules: Callable[[], Sequence[RuleText]]
     cards: Callable[[], Sequence[Card]]
+    once: bool = False
+    most: int | None = None
 
 
 def render(name: str, report: Report, context: Context) -> str:
@@ -51,12 +55,23 @@ def render(name: str, report: Report, context: Context) -> str:
     name = "full" if name == "text" else name
     module = import_module(f".{FORMATS[name]}", __package__)
     report = masked_report(report)
+    once, totals = context.once, not context.quiet
     if name == "full":
         text: str = module.render(
-            report, colour=context.colour, totals=not context.quiet, width=context.width, links=context.links
+            report,
+            colour=context.colour,
+            totals=totals,
+            width=context.width,
+            links=context.links,
+            once=once,
+            most=context.most,
         )
-    elif name in _FOR_PEOPLE:
-        text = module.render(report, colour=context.colour, totals=not context.quiet)
+    elif name == "grouped":
+        text = module.render(report, colour=context.colour, totals=totals, once=once, most=context.most)
+    elif name == "concise":
+        text = module.render(report, colour=context.colour, totals=totals, once=once)
+    elif name in ("github", "azure", "markdown"):
+        text = module.render(report, once=once)
     elif name == "sarif":
         text = module.render(report, context.rules(), context.version)
     elif name == "html":

@@ -6,21 +6,20 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from .printable import printable
+from .problems import severity_text, told
 from .style import Style
 
 if TYPE_CHECKING:
     from ..finding import Report
 
 
-def summary(report: Report, *, colour: bool = False) -> str:
+def summary(report: Report, *, colour: bool = False, once: bool = False) -> str:
     """One line of totals, one about jobs whose memory was not checked, and one about entries of the baseline that are
-    no longer needed."""
+    no longer needed. With `once` the totals also say how many problems the findings come to."""
     style = Style(colour)
     counts = report.severity_counts()
     found = ", ".join(
-        style.severity(severity, f"{number} {severity}{'s' if number != 1 and severity != 'info' else ''}")
-        for severity, number in counts.items()
-        if number
+        style.severity(severity, severity_text(severity, number)) for severity, number in counts.items() if number
     )
     checked = report.count("checked")
     files = f"{checked} file{'' if checked == 1 else 's'} checked"
@@ -28,7 +27,12 @@ def summary(report: Report, *, colour: bool = False) -> str:
     extra = (f", {skipped} skipped" if skipped else "") + (f", {failed} failed" if failed else "")
     extra += f", {report.suppressed} suppressed" if report.suppressed else ""
     extra += f", {report.baselined} in the baseline" if report.baselined else ""
-    lines = [f"{found or style.good('No findings')} in {files}{extra}"]
+    distinct = len(told(report, once=once))
+    if distinct < len(report.findings):
+        found = f"{found} in {distinct} distinct problem{'' if distinct == 1 else 's'};"
+    else:
+        found = f"{found or style.good('No findings')} in"
+    lines = [f"{found} {files}{extra}"]
     lines += _not_checked(report)
     if report.gone:
         gone = printable("; ".join(report.gone))

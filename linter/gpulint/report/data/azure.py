@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..printable import printable
+from ..problems import told
 
 if TYPE_CHECKING:
     from ...finding import Report
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 _TYPES = {"error": "error", "warning": "warning", "info": "warning"}
 
 
-def render(report: Report) -> str:
-    """One `task.logissue` a finding or unreadable file; Azure knows no level below warning."""
+def render(report: Report, *, once: bool = False) -> str:
+    """One `task.logissue` a finding, with `once` a problem, or unreadable file; Azure knows no level below warning."""
     lines = []
-    for finding in report.findings:
+    for problem in told(report, once=once):
+        finding = problem.finding
         span = finding.location.span
         properties = {
             "type": _TYPES[finding.severity],
@@ -24,8 +26,9 @@ def render(report: Report) -> str:
             "columnnumber": str(span.column),
             "code": finding.rule,
         }
+        also = "".join(f"; {place}" for place in problem.also())
         advice = f"; help: {finding.suggestions[0].text}" if finding.suggestions else ""
-        lines.append(_command(properties, f"{finding.name}: {finding.message}{advice}"))
+        lines.append(_command(properties, f"{finding.name}: {finding.message}{also}{advice}"))
     for file in report.files:
         if file.status == "error":
             where = {"linenumber": str(file.line)} if file.line else {}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ...settings.severity import SEVERITIES
 from ...units import GIB, bytes_text
 from ..advice import effect
 from ..masking import without_secrets
 from ..printable import printable
+from ..problems import told
 from ..summary import summary
 
 if TYPE_CHECKING:
-    from ...finding import Finding, Report
+    from ...finding import Report
+    from ..problems import Problem
 
 MAX_LENGTH = 60_000
 """GitHub takes comments of up to 65,536 characters."""
@@ -21,18 +24,24 @@ _MARKS = {"error": "❌", "warning": "⚠️", "info": "ℹ️"}
 _ACTIVE = re.compile(r"([\\`*_{}\[\]<>()#+!|@~&])")
 
 
-def render(report: Report) -> str:
-    """A heading with the totals, a table of the findings, and for each what lies behind it, folded."""
-    head = f"### gpulint: {_plain(summary(report))}"
+def render(report: Report, *, once: bool = False) -> str:
+    """A heading with the totals, a table of the findings, and for each what lies behind it, folded.
+
+    With `once` a fact of many files is told once, and the gravest come first.
+    """
+    head = f"### gpulint: {_plain(summary(report, once=once))}"
     if not report.findings:
         return head
+    problems = told(report, once=once)
+    if once:
+        problems.sort(key=lambda problem: -SEVERITIES.index(problem.finding.severity))
     rows = ["| | where | rule | what |", "|---|---|---|---|"]
     rows += [
-        f"| {_MARKS[item.severity]} | {_code(f'{item.location.path}:{item.location.span.line}')} "
-        f"| {item.rule} {item.name} | {_plain(item.message)} |"
-        for item in report.findings
+        f"| {_MARKS[item.severity]} | {_where(problem)} | {item.rule} {item.name} | {_plain(item.message)} |"
+        for problem in problems
+        for item in [problem.finding]
     ]
-    parts = [head, "\n".join(rows), *(_details(item, report.texts) for item in report.findings)]
+    parts = [head, "\n".join(rows), *(_details(problem, report.texts) for problem in problems)]
     return _shortened(parts, len(report.findings))
 
 
@@ -47,7 +56,14 @@ def _shortened(parts: list[str], findings: int) -> str:
     return "\n\n".join(kept)
 
 
-def _details(finding: Finding, texts: dict[str, str]) -> str:
+def _where(problem: Problem) -> str:
+    place = problem.finding.location
+    more = f" and {problem.places - 1} more" if problem.places > 1 else ""
+    return _code(f"{place.path}:{place.span.line}") + more
+
+
+def _details(problem: Problem, texts: dict[str, str]) -> str:
+    finding = problem.finding
     span = finding.location.span
     lines = texts.get(finding.location.path, "").split("\n")
     source = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
@@ -60,7 +76,7 @@ def _details(finding: Finding, texts: dict[str, str]) -> str:
         parts = [f"{name} {size / GIB:.1f}" for name, size in estimate.components.items() if size >= GIB // 20]
         usable = f" of {bytes_text(estimate.capacity.usable)} usable" if estimate.capacity else ""
         body.append(f"Peak {bytes_text(estimate.needed)}{usable}: {_plain(' | '.join(parts))} (GiB)")
-    body += [f"\n{_plain(note)}" for note in finding.notes]
+    body += [f"\n{_plain(note)}" for note in (*finding.notes, *problem.also())]
     if finding.suggestions:
         body.append("")
     for suggestion in finding.suggestions:

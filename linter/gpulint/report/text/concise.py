@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ...finding import Finding, Report
 
 
-def render(report: Report, *, colour: bool = False, totals: bool = True) -> str:
+def render(report: Report, *, colour: bool = False, totals: bool = True, once: bool = False) -> str:
     """`path:line:column: severity ID name: message` for each finding, then the totals."""
     style = Style(colour)
-    end = [summary(report, colour=colour)] if totals else []
+    end = [summary(report, colour=colour, once=once)] if totals else []
     return "\n".join([*(line(finding, style) for finding in report.findings), *end])
 
 

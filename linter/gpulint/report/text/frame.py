@@ -83,8 +83,9 @@ def _view(visible: str, start: int, end: int, most: int) -> _View:
     inner = most - 2 * len(CUT)
     first = max(start - max((inner - (end - start)) // 2, inner // 4), 0)
     if first + inner + len(CUT) >= len(visible):
-        first = min(len(visible) - inner - len(CUT), start)
-        return _View(CUT + visible[first:], first, max(len(visible), start + 1), len(CUT))
+        last = max(len(visible), start + 1)
+        first = min(last - inner - len(CUT), start)
+        return _View(CUT + visible[first:], first, last, len(CUT))
     return _View(CUT + visible[first : first + inner] + CUT, first, first + inner, len(CUT))
 
 

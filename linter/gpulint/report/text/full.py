@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...units import GIB, bytes_text
 from ..printable import printable
+from ..problems import first_screen, left_out, told
 from ..style import Style
 from ..summary import summary
 from .frame import frame
@@ -13,6 +14,7 @@ from .frame import frame
 if TYPE_CHECKING:
     from ...estimator.estimate import Estimate
     from ...finding import Finding, Report, Suggestion
+    from ..problems import Problem
 
 _PHASES = {
     "load": "model load",
@@ -33,13 +35,24 @@ UNCACHED = "an encoder processes a request in one pass and caches nothing"
 """Why an engine that serves a pooling model has no KV cache."""
 
 
-def render(report: Report, *, colour: bool = False, totals: bool = True, width: int = 0, links: bool = False) -> str:
-    """The whole report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never."""
+def render(
+    report: Report,
+    *,
+    colour: bool = False,
+    totals: bool = True,
+    width: int = 0,
+    links: bool = False,
+    once: bool = False,
+    most: int | None = None,
+) -> str:
+    """The report as text; `totals` ends it with a line of them; messages break at `width`, 0 for never. With `once`
+    every fact is told once, with `most` about as many lines are.
+    """
     style = Style(colour, width, links)
-    blocks = ["\n".join(_finding(finding, report, style)) for finding in report.findings]
-    if totals:
-        blocks.append(summary(report, colour=colour))
-    return "\n\n".join(blocks)
+    shown, left = first_screen(told(report, once=once), lambda problem: _problem(problem, report, style), most)
+    blocks = ["\n".join(lines) for _, lines in shown]
+    end = [*left_out(left), *([summary(report, colour=colour, once=once)] if totals else [])]
+    return "\n\n".join([*blocks, *(["\n".join(end)] if end else [])])
 
 
 def phase_text(phase: str) -> str:
@@ -47,7 +60,8 @@ def phase_text(phase: str) -> str:
     return _PHASES.get(phase, phase.replace("_", " "))
 
 
-def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
+def _problem(problem: Problem, report: Report, style: Style) -> list[str]:
+    finding = problem.finding
     span = finding.location.span
     path = printable(finding.location.path)
     head = (
@@ -66,6 +80,7 @@ def _finding(finding: Finding, report: Report, style: Style) -> list[str]:
         lines += _peak(finding.estimate)
     lines += [f"  = {printable(note)}" for note in finding.notes]
     lines += elsewhere
+    lines += [f"  = {printable(place)}" for place in problem.also()]
     lines += _suggestions(finding, style)
     return lines
 

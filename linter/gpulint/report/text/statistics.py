@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from ..style import Style
 
 
-def render(report: Report, style: Style = PLAIN) -> str:
+def render(report: Report, style: Style = PLAIN, *, once: bool = False) -> str:
     """A line a rule, the most frequent first, then the totals."""
     rows = [(str(count), severity, rule, name, str(files)) for count, severity, rule, name, files in _rows(report)]
     lines = [table(("FINDINGS", "SEVERITY", "RULE", "NAME", "FILES"), rows, style)] if rows else []
-    return "\n".join([*lines, summary(report)])
+    return "\n".join([*lines, summary(report, once=once)])
 
 
 def as_json(report: Report) -> str:
