@@ -319,3 +319,60 @@ def test_options_of_commands_below_commands_are_read_from_the_environment(monkey
     assert [line.split() for line in shown.output.splitlines() if line.startswith("gpu ")] == [
         ["gpu", "t4", "GPULINT_GPU"]
     ]
+
+
+def copies(folder, number):
+    for index in range(number):
+        (folder / f"run{index}").mkdir()
+        (folder / f"run{index}" / "train.yaml").write_text(BAD)
+
+
+ON_H100 = ("--gpu", "h100-80gb", "--gpus", "1")
+
+
+def test_a_folder_of_copies_is_told_once(in_a_folder):
+    copies(in_a_folder, 5)
+    result = gpulint("check", ".", *ON_H100)
+    assert result.exit_code == 1
+    assert result.stdout.count("error GPU101") == 1
+    assert (
+        "also in 5 copies of this file: run0/train.yaml, run1/train.yaml, run2/train.yaml and 2 more" in result.stdout
+    )
+    assert "6 errors, 6 warnings in 2 distinct problems; 7 files checked" in result.stdout
+    found = json.loads(gpulint("check", ".", *ON_H100, "--output-format", "json").stdout)
+    assert found["summary"]["findings"] == {"error": 6, "warning": 6, "info": 0}
+
+
+def test_show_all_and_named_files_show_each(in_a_folder):
+    copies(in_a_folder, 5)
+    for paths in (["."], ["bad.yaml", *(f"run{index}/train.yaml" for index in range(5))]):
+        result = gpulint("check", *paths, *ON_H100, *(["--show-all"] if paths == ["."] else []))
+        assert result.stdout.count("error GPU101") == 6
+        assert "also in" not in result.stdout
+        assert "6 errors, 6 warnings in " in result.stdout
+        assert "distinct" not in result.stdout
+
+
+def test_a_folder_fits_a_screen_and_its_file_has_all(in_a_folder):
+    for index in range(12):
+        (in_a_folder / f"{index}.yaml").write_text(f"{BAD}warmup_steps: 0.{index + 11}\n")
+    result = gpulint(
+        "check", ".", *ON_H100, "--output-format", "full", "--output-format", "full", "--output-file", "all.txt"
+    )
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) < 60
+    assert " more findings (" in result.stdout
+    whole = (in_a_folder / "all.txt").read_text()
+    assert (
+        whole.count(" error GPU")
+        == json.loads(gpulint("check", ".", *ON_H100, "--output-format", "json").stdout)["summary"]["findings"]["error"]
+    )
+    assert " more findings (" not in whole
+
+
+def test_one_statement_about_many_lines_of_a_hook(in_a_folder):
+    """pre-commit names its files: more than a few are a folder."""
+    copies(in_a_folder, 17)
+    result = gpulint("check", *(f"run{index}/train.yaml" for index in range(17)), *ON_H100)
+    assert result.stdout.count("error GPU101") == 1
+    assert "17 errors, 17 warnings in 2 distinct problems; 17 files checked" in result.stdout
