@@ -386,6 +386,15 @@ def test_secrets_are_masked_in_a_diff(project):
     assert "hf_abc" not in result.stdout
 
 
+def test_a_secret_below_its_flag_is_masked_in_a_diff():
+    from gpulint.report.text.fixes import diff
+
+    before = "vllm serve m \\\n  --api-key \\\n  Zebra91 \\\n  --seed 1\n"
+    shown = diff({"serve.sh": fixing.Change(before, before.replace("seed 1", "seed 2"))})
+    assert "   ******* \\\n" in shown
+    assert "+  --seed 2\n" in shown
+
+
 KEYS = yaml.safe_load(AXOLOTL)
 
 

@@ -50,6 +50,7 @@ SECRET = "Zebra-crossing_91"
         'docker run -e "HF_TOKEN=%" image --num-shard 2',
         "vllm serve https://reader:%@models.example.com/qwen --max-model-len 4096",
         "curl -H 'Authorization: Bearer %' https://example.com",
+        "curl -H 'Authorization: Basic %' -H 'X-Api-Key: %' https://example.com/?token=%&x=1",
         'args: ["--api-key", "%", "--tensor-parallel-size", "2"]',
         "env: {HF_TOKEN: %, batch: 2}",
         "- {name: HF_TOKEN, value: %}",
@@ -75,6 +76,8 @@ def test_the_secret_is_masked_and_nothing_else(line):
         ("- name: TOKENIZER_MODE", "  value: slow", "  value: slow"),
         ("  - --api-key", "  - $(KEY)", "  - $(KEY)"),
         ("  --api-key \\", "  --port 80", "  --port 80"),
+        ("hf_token: |", "  hunter two", "  **********"),
+        ("chat_template: |", "  hunter two", "  hunter two"),
     ],
 )
 def test_a_secret_below_its_flag_or_name(before, line, shown):

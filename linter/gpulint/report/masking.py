@@ -38,9 +38,12 @@ _NAMED = re.compile(
     """
 )
 _ASIDE = re.compile(
-    rf"""(?i)^\s*(?:-\s+)?(?:["']?(?P<flag>--?{_NAME})|["']?name["']?\s*:\s*["']?(?P<name>{_NAME}))["',\s\\]*$"""
+    rf"""(?ix)^\s*(?:-\s+)?(?:
+    (?:["']?(?P<flag>--?{_NAME})|["']?name["']?\s*:\s*["']?(?P<name>{_NAME}))["',\s\\]*
+    | ["']?(?P<block>{_NAME})["']?\s*:\s*[|>][-+\d]*\s*)$"""
 )
-"""A line whose value stands on the next: a flag of a list or of a continued command, the name of a pod's variable."""
+"""A line whose value stands on the next: a flag of a list or of a continued command, the name of a pod's variable, a
+key before a block of text."""
 _NEXT = re.compile(rf"""(?i)^(\s*(?:-\s+)?(?:["']?value["']?\s*:\s*)?)({_QUOTED}|(?!-){_WORD})""")
 
 _REFERENCE = re.compile(
@@ -53,7 +56,7 @@ _SECRET_VALUE = re.compile(
     r"\b(?:hf_|api_org_)(?=[A-Za-z]*[A-Z0-9])[A-Za-z0-9]{8,}"
     r"|\b(?:sk-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|AKIA|AIza|nvapi-)[A-Za-z0-9_\-]{8,}"
     r"|(?i:(?<=wandb login )[^\s$\-]\S{7,})"
-    r"|(?i:(?<=bearer )[^\s$<{\"']{8,})"
+    r"|(?i:(?:(?<=bearer )|(?<=authorization: basic ))[^\s$<{\"']{8,})"
 )
 _ADDRESS = re.compile(r"""(://[^\s/:@'"]*:)([^\s/'"]+)(?=@)""")
 """The password of `https://user:password@host`."""
@@ -74,8 +77,9 @@ def without_secrets(line: str, before: str = "") -> str:
     under the line stay right.
     """
     aside = _ASIDE.match(before)
-    if aside and not _NOT_SECRET.search(aside["flag"] or aside["name"]):
-        line = _NEXT.sub(lambda found: found[1] + _starred(found[2]), line)
+    if aside and not _NOT_SECRET.search(aside["flag"] or aside["name"] or aside["block"]):
+        told = re.compile(r"(\s*)(.*\S)") if aside["block"] else _NEXT
+        line = told.sub(lambda found: found[1] + _starred(found[2]), line, count=1)
     return masked(_NAMED.sub(_hidden, line))
 
 

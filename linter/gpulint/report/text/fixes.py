@@ -23,8 +23,8 @@ def _file_diff(path: str, before: str, after: str) -> str:
     from difflib import unified_diff
 
     shown = printable(path)
-    lines = unified_diff(_lines(before), _lines(after), shown, shown)
-    return "".join(_line(line) for line in lines)
+    lines = [*unified_diff(_lines(before), _lines(after), shown, shown)]
+    return "".join(_line(line, above[1:].rstrip("\r\n")) for above, line in zip(["", *lines], lines, strict=False))
 
 
 def _lines(text: str) -> list[str]:
@@ -33,14 +33,14 @@ def _lines(text: str) -> list[str]:
     return [line + "\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
-def _line(line: str) -> str:
+def _line(line: str, above: str) -> str:
     body, end = line, "\n\\ No newline at end of file\n"
     if line.endswith("\n"):
         body, end = line[:-1], "\n"
     if body.endswith("\r"):
         body, end = body[:-1], "\r" + end
     mark, body = body[:1], body[1:]
-    return mark + "\t".join(printable(part) for part in without_secrets(body).split("\t")) + end
+    return mark + "\t".join(printable(part) for part in without_secrets(body, above).split("\t")) + end
 
 
 def totals(fixes: Fixes, *, unsafe: bool, written: bool = True) -> str:
