@@ -239,8 +239,6 @@ def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[A
     note = "batches are padded to their longest sample: the estimate is for one that is as long as the limit"
     if written:
         note = "answers are as long as the policy writes them: the estimate is for answers of the full length"
-            "answers are as long as the policy writes them: the estimate is for prompts and answers of the full length"
-        )
     return [Assumption("sequence_length", f"up to {job.sequence_length}", note, max(0, less), more)]
 
 
