@@ -10,13 +10,16 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
+from ..formats.core.releases import of_release
 from ..formats.core.unknown_keys_policy import settled
 from ..job.origin import Origin
+from ..repository.pins import pins_for
 from ..settings.directives import Directives, read_directives
 from ..source.document import Document, SourceError
 from ..source.node import Span
 from ..source.read import parse, read
 from ..source.referenced import open_referenced
+from .commands.images import upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +159,8 @@ def open_document(
         job.hardware.gpu = project.gpu.name
     if launch is not None:
         _apply(launch, reading)
-    reading.problems[:] = settled(reading.problems, document, settings.root)
+    _say_pins(job, project)
+    reading.problems[:] = settled(of_release(reading.problems, project.versions, project.pins), document, settings.root)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
 
 
@@ -366,8 +370,11 @@ def _project(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return open_referenced(reference, from_path, root)
 
-    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
-    own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions)
+    stated = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
+    pins = {} if _brings_its_own(launch) else pins_for(document.path, root)
+    pins = {name: pin for name, pin in pins.items() if name not in stated}
+    versions = {**{name: pin.release for name, pin in pins.items()}, **stated}
+    own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions, pins=pins)
     if launch is None:
         return own
     return own._replace(
@@ -376,6 +383,20 @@ def _project(
         asked=launch.resources.gpus,
         alone=launch.alone,
     )
+
+
+def _brings_its_own(launch: Launch | None) -> bool:
+    """Whether a job runs in an image that a program's authors built, where nothing of the repository is installed."""
+    told = launch.resources.told.get("container.image") if launch is not None else None
+    return told is not None and upstream(str(told[0]))
+
+
+def _say_pins(job: Job, project: Project) -> None:
+    """Where the releases come from that the repository pins."""
+    for name, pin in project.pins.items():
+        for path in (f"versions.{name}", "inference.version"):
+            if path in job.origins and job.origins[path].kind == "derived" and job.get(path) == pin.release:
+                job.origins[path] = pin.origin
 
 
 def _find_gpu(name: str | None, document: Document, span: Span | None, headroom: str) -> Gpu | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..finding import FileResult, Finding, JobResult, Report
 from ..settings.settings import Settings, project_root
 from .outcome import Outcome
-from .walk import find_files
+from .walk import find_files, referring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +36,8 @@ def check(
 
     A file that cannot be read becomes a FileResult of status `error` and never stops the others. A file of no
     known format is `skipped` when a folder was walked, an `error` when it was named (unless
-    `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it.
+    `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it. Jobs of
+    other files that name a named one are checked, too.
     Findings of the baseline are counted, not reported; a comment that silences nothing is a finding.
     `jobs` processes share the files; `progress` is told how many of how many are done.
     Raises rules.RuleError for a rule file that cannot be used, SettingsError for settings that cannot be followed.
@@ -45,12 +46,14 @@ def check(
     run = Run(layers)
     run.rules(layers.of(os.curdir))  # a rule file that cannot be used is told before any file is read
     found = [*find_files(paths, layers)]
+    found += referring(found, layers)
     outcomes: list[Outcome] = []
     for outcome in run.outcomes(found, jobs):
         outcomes.append(outcome)
         if progress is not None:
             progress(len(outcomes), len(found))
-    return run.report(outcomes)
+    met = zip(found, outcomes, strict=True)
+    return run.report([outcome for item, outcome in met if not item.naming or outcome.file.status == "checked"])
 
 
 class Run:
@@ -153,7 +156,8 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         recognised = recognise_file(path)
         kind = recognised.kind
         settings = _rooted(settings, path)
-        return _findings(path, open_jobs(recognised, settings), rules, settings)
+        jobs = open_jobs(recognised, settings)
+        return _findings(path, _made_of(found.naming, jobs) if found.naming else jobs, rules, settings)
     except UnrecognisedError:
         status, reason = ("error", "unknown config format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
@@ -212,6 +216,20 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
         FileResult(path, jobs.kind, status, reason, jobs=tuple(results)), [*kept.values()], texts, suppressed,
         frozenset(started), tuple(seen), frozenset(used),
     )  # fmt: skip
+
+
+def _made_of(named: frozenset[str], jobs: Jobs) -> Jobs:
+    """The jobs that one of the named files is part of; of a launcher's own problems nothing."""
+    kept = [
+        opened
+        for opened in jobs.opened
+        if not opened.of_launcher
+        and any(
+            os.path.realpath(document.path) in named
+            for document in (opened.reading.config, *opened.reading.references.values())
+        )
+    ]
+    return jobs._replace(opened=kept, unread="")
 
 
 def internal_error(error: Exception) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..repository.references import naming
 from ..settings.globs import anchored, matches
+from ..settings.settings import project_root
+from ..source.referenced import shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,10 +23,14 @@ _SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
 
 
 class Found(NamedTuple):
-    """A path to check: named by the user, or met while walking a folder."""
+    """A path to check: named by the user, or met while walking a folder.
+
+    `naming`: it is checked for the named files that its jobs are made of, and for nothing else.
+    """
 
     path: str
     named: bool
+    naming: frozenset[str] = frozenset()
 
 
 def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Found]:
@@ -41,6 +48,24 @@ def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Fo
             if real not in seen and not _excluded(file, settings.of(file)):
                 seen.add(real)
                 yield Found(file, named)
+
+
+def referring(found: Iterable[Found], settings: Settings | Layers) -> Iterator[Found]:
+    """The files that may start a job with a named file, where they are not among those that are found.
+
+    A hook is given the files of a commit: the job that no longer fits may be in another one that names them.
+    """
+    found = list(found)
+    known = {os.path.realpath(item.path) for item in found}
+    wanted: dict[str, set[str]] = {}
+    for item in found:
+        if item.named and os.path.isfile(item.path) and item.path.lower().endswith(SUFFIXES):
+            root = settings.of(item.path).root or project_root(os.path.dirname(item.path) or ".")
+            for path in naming(item.path, root):
+                if path not in known and not _excluded(path, settings.of(path)):
+                    wanted.setdefault(path, set()).add(os.path.realpath(item.path))
+    for path, named in sorted(wanted.items()):
+        yield Found(shown_path(path), named=False, naming=frozenset(named))
 
 
 def _walk(folder: str) -> Iterator[str]:

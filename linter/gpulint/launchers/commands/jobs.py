@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...job.origin import Origin
+from ...repository.images import versions as versions_of
 from ...source.places import places_of
 from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
@@ -17,7 +18,6 @@ from .environment import allocator, sampler, spread, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
-from .images import versions as versions_of
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .skip_reasons import NOTHING

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..commands.images import entrypoint, upstream, versions, why_alone
+from ...repository.images import versions
+from ..commands.images import entrypoint, upstream, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..launch import Started
 from ..shell.script import of_scalar
