@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..job.origin import Origin
-from ..source.referenced import shown_path, upward
+from ..source.referenced import on_disk, shown_path, up_to
 from ..upstream.packages import representative
 from ..upstream.stack import KERNELS
 from .declarations import declared, kind_of
@@ -52,8 +52,10 @@ def pins_for(path: str, root: str) -> dict[str, Pin]:
     The nearest folder that names a package with a release counts, and in it the best file (`declarations.KINDS`). A
     range in which the newest release lies pins nothing, and hides what folders above say.
     """
+    if not on_disk():
+        return {}
     found: dict[str, Pin | None] = {}
-    for folder in upward(os.path.dirname(os.path.abspath(path)), root):
+    for folder in up_to(os.path.dirname(os.path.abspath(path)), root):
         for declaring in _declaring(folder):
             mine = _pinned(declaring)
             found.update({name: pin for name, pin in mine.items() if name not in found})

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..source.read import SUFFIXES
-from ..source.referenced import upward
+from ..source.referenced import up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def naming(path: str, root: str) -> list[str]:
 def naming_above(path: str, root: str) -> Iterator[list[str]]:
     """The same among the files of its folder and of each folder above it, up to the root, the nearest first."""
     own = os.path.realpath(path)
-    for folder in upward(os.path.dirname(own), os.path.realpath(root)):
+    for folder in up_to(os.path.dirname(own), root):
         found = [other for other in files_of(folder) if other != own and names(other, own)]
         if found:
             yield found
