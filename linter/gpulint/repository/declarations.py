@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tokenize
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,6 +113,8 @@ def _table(node: Node | None) -> Iterator[Requirement]:
 
 def _setup(text: str, _path: str) -> Iterator[Requirement]:
     """Every string of a setup.py that is a requirement, wherever it stands: lists are made and joined in many ways."""
+    import tokenize
+
     lines = iter(text.splitlines(keepends=True))
     try:
         for token in tokenize.generate_tokens(lambda: next(lines, "")):

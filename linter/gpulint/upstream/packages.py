@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..source.schema import did_you_mean
 from .behaviour import older
 
 PACKAGES = frozenset(
@@ -56,6 +57,15 @@ GONE = {
 }
 """The first release without a key, where it was looked up: training_args.py of transformers 4.50.3 has the field still
 and that of 4.51.0 has not; vllm 0.9.2 warns of the option, and 0.10.0 stops at it (issue 18538)."""
+
+
+def known_package(name: str) -> str:
+    """The name in `versions` of a package that somebody states. Raises ValueError for one that decides nothing."""
+    found = package_of(name)
+    if found is None:
+        hint = did_you_mean(name.strip(), sorted((*PACKAGES, *ALIASES)))
+        raise ValueError(f"no job is made of a package {name.strip()}{hint}")
+    return found
 
 
 def gone(package: str, key: str, last: str, release: str) -> bool:

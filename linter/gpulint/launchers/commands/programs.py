@@ -204,7 +204,7 @@ def _with_file(
         return None
     reason = "not found"
     try:
-        document = project.open(path, file.path)
+        document = project.open(path.removeprefix(_OUMI), file.path)
     except MadeError:
         return None
     except SourceError as error:
@@ -243,9 +243,13 @@ def _unsaid(format_: str, flags: Document, file: Document) -> Document:
     return _kept(flags, lambda entry: option(str(entry.key.value)) not in told)
 
 
+_OUMI = "oumi://"
+"""What stands for the folder of Oumi's configs (core/configs/base_config.py): in a checkout of it, the repository."""
+
+
 def _shipped(path: str, format_: str) -> bool:
     """Whether it is the name of a config that the program brings along: `tune run ... --config llama3_2/1B_full`."""
-    return path.startswith("oumi://") or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
+    return path.startswith(_OUMI) or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
 
 
 _GENERATES = re.compile(r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess")
