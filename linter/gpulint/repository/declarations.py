@@ -35,7 +35,7 @@ def declared(path: str, _changed: int, _size: int) -> tuple[Requirement, ...]:
 
     The time of its last change and its size tell apart what was read before.
     """
-    kind = kind_of(os.path.basename(path))
+    kind = kind_of(path)
     if kind is None or _size > MAX_BYTES:
         return ()
     try:
@@ -46,15 +46,21 @@ def declared(path: str, _changed: int, _size: int) -> tuple[Requirement, ...]:
         return ()
 
 
+def kind_of(path: str) -> int | None:
+    """The place in `KINDS` of a file; None where it declares nothing, as its name and its folder's say."""
+    folder, name = os.path.split(path)
+    listed = name.lower().endswith((".txt", ".in")) and os.path.basename(folder) in ("requirements", "deps")
+    return _of_name(f"requirements-{name}" if listed else name)
+
+
 @lru_cache(maxsize=65536)
-def kind_of(name: str) -> int | None:
-    """The place in `KINDS` of a file of this name; None where it declares nothing."""
+def _of_name(name: str) -> int | None:
     return next((index for index, kind in enumerate(KINDS) if kind.name.fullmatch(name.lower())), None)
 
 
 def _requirements(text: str, _path: str) -> Iterator[Requirement]:
     for number, line in _lines(text):
-        if not line.lstrip().startswith(("#", "-")):
+        if not line.lstrip().startswith("#"):
             yield from _found(requirement(line, number))
 
 
@@ -249,7 +255,7 @@ KINDS = tuple(
         (_OTHERS, _requirements),
         (r"(.*[-_.])?(conda|env|environment)([-_.].*)?\.ya?ml", _conda),
         (r"(.+[.-])?(dockerfile|containerfile)([.-].+)?", _dockerfile),
-        (r"values([-_.].*)?\.ya?ml", _values),
+        (r"values\.ya?ml", _values),
         (_SCRIPTS, _script),
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from ..job.origin import Origin
@@ -56,10 +57,22 @@ def pins_for(path: str, root: str) -> dict[str, Pin]:
         return {}
     found: dict[str, Pin | None] = {}
     for folder in up_to(os.path.dirname(os.path.abspath(path)), root):
-        for declaring in _declaring(folder):
-            mine = _pinned(declaring)
-            found.update({name: pin for name, pin in mine.items() if name not in found})
+        of_folder: dict[str, Pin | None] = {}
+        for _, paths in groupby(_declaring(folder), key=kind_of):
+            of_folder = {**_together([_pinned(path) for path in paths]), **of_folder}
+        found = {**of_folder, **found}
     return {name: pin for name, pin in found.items() if pin is not None}
+
+
+def _together(files: list[dict[str, Pin | None]]) -> dict[str, Pin | None]:
+    """What files of one kind say: where they state several releases of a package, any of those may run."""
+    found: dict[str, Pin | None] = {}
+    for pins in files:
+        for name, pin in pins.items():
+            first = found.setdefault(name, pin)
+            if first is not None and pin is not None and pin.release not in (first.release, *first.others):
+                found[name] = first._replace(others=(*first.others, pin.release))
+    return found
 
 
 def _pinned(path: str) -> dict[str, Pin | None]:
@@ -101,8 +114,8 @@ def _listed(folder: str, _changed: int) -> list[str]:
     for depth, place in enumerate((folder, *(os.path.join(folder, name) for name in sorted(BESIDE)))):
         try:
             with os.scandir(place) as entries:
-                names = [entry.name for entry in entries if kind_of(entry.name) is not None and entry.is_file()]
+                paths = [entry.path for entry in entries if kind_of(entry.path) is not None and entry.is_file()]
         except OSError:
             continue
-        ranked += [(min(depth, 1), kind_of(name) or 0, os.path.join(place, name)) for name in names]
+        ranked += [(min(depth, 1), kind_of(path) or 0, path) for path in paths]
     return [path for _, _, path in sorted(ranked, key=lambda item: (item[1], item[0], item[2]))]

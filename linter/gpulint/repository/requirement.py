@@ -28,6 +28,12 @@ class Requirement(NamedTuple):
         return self.package + ",".join(f"{bound.operator}{bound.release}" for bound in self.bounds)
 
 
+MAX_LENGTH = 1024
+"""Characters of a requirement."""
+
+_REPOSITORY = re.compile(
+    r"\s*(?:-e\s+)?git\+\w+://[^\s@]*?/([\w.-]+?)(?:\.git)?(?:@[^\s#]*)?(?:#(?:.*&)?egg=([\w.-]+))?\s*$"
+)
 _NAME = r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)"
 _SPECIFIED = re.compile(
     rf"^\s*{_NAME}\s*(?:\[[^\]]*\])?\s*(?:@\s*(?P<url>\S+)|\(?\s*(?P<spec>[=<>!~][^;#)]*)\)?)?\s*(?:;(?P<marker>[^#]*))?"
@@ -51,13 +57,17 @@ def requirement(text: str, line: int) -> Requirement | None:
 
     None for packages that decide nothing, and for what is installed on other machines only.
     """
-    match = _SPECIFIED.match(text) if len(text) < 1024 else None
+    if len(text) > MAX_LENGTH:
+        return None
+    if repository := _REPOSITORY.match(text):
+        text = f"{repository[2] or repository[1]} @ {text.strip().removeprefix('-e').strip()}"
+    match = _SPECIFIED.match(text)
     package = package_of(match["name"]) if match else None
     if match is None or package is None or _ELSEWHERE.search(match["marker"] or ""):
         return None
     if match["url"]:
         found = _RELEASE_OF_URL.search(match["url"])
-        bounds = (Bound("==", found[1] or found[2]),) if found else ()
+        bounds: tuple[Bound, ...] = (Bound("==", found[1] or found[2]),) if found else ()
     else:
         bounds = tuple(item for part in _PART.findall(match["spec"] or "") for item in _bounds(*part))
     return Requirement(package, bounds, line)

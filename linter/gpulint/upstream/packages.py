@@ -22,6 +22,7 @@ PACKAGES = frozenset(
 ALIASES = {
     "autotrain": "autotrain-advanced",
     "gpt-neox": "megatron-core",
+    "llama-factory": "llamafactory",
     "llmtuner": "llamafactory",
     "llmfoundry": "llm-foundry",
     "nemo": "nemo-toolkit",
