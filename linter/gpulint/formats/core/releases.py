@@ -75,7 +75,7 @@ def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: M
 
 
 _LAST_KNOWN = re.compile(r"last known to (\S+) (\d[\w.]*)")
-_NUMBERS = re.compile(r"number|integer")
+_NUMBER = "number"
 
 
 def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pin]) -> Problem | None:
@@ -98,7 +98,7 @@ def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pi
 
 def _of_another_release(problem: Problem, versions: Mapping[str, str]) -> bool:
     """Whether a number is of a kind that the newest release refuses, and an earlier one runs."""
-    number = as_number(problem.values["found"]) is not None and _NUMBERS.search(problem.values["expected"])
+    number = as_number(problem.values["found"]) is not None and _NUMBER in problem.values["expected"]
     return bool(number) and _behind(problem.values["upstream"], versions)
 
 

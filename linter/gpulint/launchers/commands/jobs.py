@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...formats.core.coercion import as_integer
 from ...job.origin import Origin
 from ...repository.images import versions as versions_of
+from ...repository.requirement import requirement
 from ...source.places import places_of
 from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
@@ -174,9 +175,6 @@ def _leaves(program: Unwrapped, file: Document, project: Project) -> bool:
     return not known or path.startswith("/") or not any(map(os.path.isdir, folders))
 
 
-_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*(?:\.post\d+)?)")
-
-
 def pinned(script: Script, file: Document) -> dict[str, str]:
     """Versions of packages that a script installs."""
     found: dict[str, str] = {}
@@ -191,8 +189,8 @@ def _pinned(program: Unwrapped) -> dict[str, str]:
     words = [program.head, *(word.text for word in program.words)]
     if words[:2] != ["pip", "install"] and words[:3] != ["uv", "pip", "install"]:
         return {}
-    found = (_PIN.match(word) for word in words[2:])
-    return {match[1].lower(): match[2] for match in found if match}
+    found = (requirement(word, 1) for word in words[2:])
+    return {item.package: item.exact for item in found if item is not None and item.exact}
 
 
 _ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", "base_model", "model_id"})
