@@ -40,11 +40,20 @@ def below(paths):
     ("name", "text", "names"),
     [
         ("run.sh", "x --deepspeed configs/ds.json\n", True),
+        ("run.sh", "x --deepspeed=./configs/ds.json\n", True),
+        ("run.sh", "x --deepspeed 'configs/ds.json'.\n", True),
+        ("configs/a/run.sh", "x --deepspeed ds.json\n", True),
+        ("configs/a/run.sh", "x --deepspeed configs/ds.json\n", True),
         ("a/b/run.sh", "x --deepspeed ${ROOT}/ds.json\n", True),
-        ("train.yaml", "deepspeed: ds.json\n", True),
+        ("a/b/run.sh", "x --deepspeed $ROOT/configs/ds.json\n", True),
+        ("a/b/run.sh", "x --deepspeed ../../configs/ds.json\n", True),
+        ("a/b/run.sh", "x --deepspeed /data/me/configs/ds.json\n", False),
+        ("a/b/run.sh", "x --deepspeed $ROOT/other/ds.json\n", False),
+        ("a/b/run.sh", "x --deepspeed ds.json\n", False),  # another file of the same name
+        ("configs/train.yaml", "deepspeed: ds.json\n", True),
         ("run.sh", "x --deepspeed configs/my_ds.json\n", False),
         ("run.sh", "x --deepspeed configs/ds.json.bak\n", False),
-        ("run.sh", "x --deepspeed ds\n", False),
+        ("run.sh", "x --deepspeed configs/ds\n", False),
         ("notes.md", "configs/ds.json\n", False),
         (".venv/run.sh", "configs/ds.json\n", False),
         ("run.sh", "configs/ds.json" + " " * MAX_SIZE, False),
@@ -52,16 +61,25 @@ def below(paths):
 )
 def test_a_file_is_named_by_its_whole_name(project, name, text, names):
     project({name: text, "configs/ds.json": "{}"})
-    assert below(naming("configs/ds.json", ".")) == [name] * names
+    assert below(naming(["configs/ds.json"], ".")) == [name] * names
 
 
-def test_a_yaml_is_also_named_by_its_stem(project):
-    project({"run.sh": "python -m x --config-name=ppo\n", "configs/ppo.yaml": "a: 1\n"})
-    assert below(naming("configs/ppo.yaml", ".")) == ["run.sh"]
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python -m x --config-name=ppo\n",
+        "tune run x --config ppo\n",
+        "defaults:\n  - ppo\n",
+        "defaults:\n- /a/ppo@b.c\n",
+    ],
+)
+def test_a_yaml_is_also_named_by_its_stem(project, text):
+    project({"run.sh": text, "other.sh": "python -m ppo --ppo ppo\n", "configs/ppo.yaml": "a: 1\n"})
+    assert below(naming(["configs/ppo.yaml"], ".")) == ["run.sh"]
 
 
 def test_above_the_nearest_folder_comes_first_and_others_not_at_all(project):
-    project(dict.fromkeys(("run.sh", "a/run.sh", "b/run.sh"), "t.yaml") | {"a/c/t.yaml": ""})
+    project({"run.sh": "a/c/t.yaml", "a/run.sh": "c/t.yaml", "b/run.sh": "a/c/t.yaml", "a/c/t.yaml": ""})
     assert [below(paths) for paths in naming_above("a/c/t.yaml", ".")] == [["a/run.sh"], ["run.sh"]]
 
 
@@ -81,6 +99,14 @@ def test_jobs_of_the_same_file_that_do_not_use_it_are_left_out(project):
     other = TRAIN.format("conf/other.json")
     project({"train.sh": "# conf/ds.json\n" + other, "conf/ds.json": ENGINE, "conf/other.json": ENGINE})
     assert found(["conf/ds.json"]) == (["conf/ds.json"], set())
+
+
+def test_the_way_may_go_over_a_config(project):
+    config = "model_name_or_path: Qwen/Qwen2.5-32B\nstage: sft\nfinetuning_type: full\ndataset: x\ntemplate: qwen\n"
+    config += "cutoff_len: 2048\noutput_dir: o\nbf16: true\ndeepspeed: conf/ds.json\n"
+    project({"run/go.sh": "FORCE_TORCHRUN=1 llamafactory-cli train $ROOT/conf/sft.yaml\n", "conf/sft.yaml": config})
+    project({"conf/ds.json": ENGINE, "run/other.sh": TRAIN.format("conf/other.json"), "pyproject.toml": ""})
+    assert found(["conf/ds.json"])[0][:2] == ["conf/ds.json", "conf/sft.yaml"]
 
 
 def test_a_walked_folder_is_no_question_about_others(project):

@@ -21,6 +21,9 @@ SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatc
 _OWN = ("gpulint.toml", ".gpulint.toml")
 _SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
 
+MAX_STEPS = 3
+"""Files on the way: a script starts a script, which starts a config, which names DeepSpeed's."""
+
 
 class Found(NamedTuple):
     """A path to check: named by the user, or met while walking a folder.
@@ -53,19 +56,36 @@ def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Fo
 def referring(found: Iterable[Found], settings: Settings | Layers) -> Iterator[Found]:
     """The files that may start a job with a named file, where they are not among those that are found.
 
-    A hook is given the files of a commit: the job that no longer fits may be in another one that names them.
+    A hook is given the files of a commit: the job that no longer fits may be in another one that names them, or that
+    names one that does.
     """
     found = list(found)
     known = {os.path.realpath(item.path) for item in found}
-    wanted: dict[str, set[str]] = {}
+    roots: dict[str, dict[str, set[str]]] = {}
     for item in found:
-        if item.named and os.path.isfile(item.path) and item.path.lower().endswith(SUFFIXES):
+        if item.named and os.path.isfile(item.path):
             root = settings.of(item.path).root or project_root(os.path.dirname(item.path) or ".")
-            for path in naming(item.path, root):
-                if path not in known and not _excluded(path, settings.of(path)):
-                    wanted.setdefault(path, set()).add(os.path.realpath(item.path))
-    for path, named in sorted(wanted.items()):
-        yield Found(shown_path(path), named=False, naming=frozenset(named))
+            own = os.path.realpath(item.path)
+            roots.setdefault(root, {})[own] = {own}
+    for root, reached in sorted(roots.items()):
+        for path, named in sorted(_reached(reached, root).items()):
+            if path not in known and not _excluded(path, settings.of(path)):
+                known.add(path)
+                yield Found(shown_path(path), named=False, naming=frozenset(named))
+
+
+def _reached(reached: dict[str, set[str]], root: str) -> dict[str, set[str]]:
+    """By file, which of the first ones it names, itself or through files that it names."""
+    wave = reached
+    for _ in range(MAX_STEPS):
+        following: dict[str, set[str]] = {}
+        for path, named in naming(wave, root).items():
+            firsts = set().union(*(wave[name] for name in named)) - reached.get(path, set())
+            if firsts:
+                following[path] = firsts
+        reached = {path: reached.get(path, set()) | following.get(path, set()) for path in {**reached, **following}}
+        wave = following
+    return reached
 
 
 def _walk(folder: str) -> Iterator[str]:
