@@ -19,6 +19,9 @@ MAX_SIZE = 64 * 1024
 MAX_FILES = 20_000
 """Files of a repository that are looked at."""
 
+MAX_FOLDERS = 5_000
+"""Folders of it: without a repository the root may be somebody's home."""
+
 LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 """Folders that hold nobody's configs, besides those whose name begins with a dot."""
 
@@ -91,10 +94,10 @@ def _means(other: str, words: tuple[str, ...], own: str, root: str) -> bool:
 def files_below(root: str) -> list[str]:
     """The files of a repository that may name others, in a steady order."""
     found: list[str] = []
-    for folder, folders, _ in os.walk(os.path.realpath(root)):
+    for seen, (folder, folders, _) in enumerate(os.walk(os.path.realpath(root))):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT)
         found += files_of(folder)
-        if len(found) >= MAX_FILES:
+        if len(found) >= MAX_FILES or seen >= MAX_FOLDERS:
             break
     return found[:MAX_FILES]
 
