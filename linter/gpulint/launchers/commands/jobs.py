@@ -21,6 +21,7 @@ from .generated_files import with_written
 from .images import elsewhere, upstream
 from .own_launcher import with_launcher
 from .programs import begin, named
+from .project_files import with_project_files
 from .skip_reasons import NOTHING
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
@@ -92,6 +93,7 @@ def jobs_of_commands(
     over: list[object] = []
     for command in listed:
         project = with_written(command, file, project)
+        command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
             program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
