@@ -93,6 +93,8 @@ def test_a_changed_engine_file_checks_the_jobs_that_name_it(project):
     files, memory = found(["conf/ds.json"])
     assert files == ["conf/ds.json", "scripts/train.sh"]
     assert memory == {"scripts/train.sh"}
+    (_, other) = check(["conf/ds.json"], Settings(gpu="h100-80gb", gpus=8)).files
+    assert other.reason == "names conf/ds.json"
 
 
 def test_jobs_of_the_same_file_that_do_not_use_it_are_left_out(project):

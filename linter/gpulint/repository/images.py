@@ -9,8 +9,8 @@ from typing import Any
 from ..source.tables import read_table
 from ..upstream.behaviour import at_release
 
-_RELEASE = r"\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc)\d+)?"
-_PLAIN = re.compile(rf":v?({_RELEASE})(?![\w.]*/)")
+_RELEASE = r"\d{1,2}\.\d+(?:\.\d+)?(?:\.?(?:post|rc)\d+)?"
+_PLAIN = re.compile(rf":v?({_RELEASE})")
 _INSIDE = re.compile(rf"(?<![A-Za-z0-9.])v({_RELEASE})(?![0-9.])")
 """A release inside a longer tag wears a `v`: other numbers there are dates, CUDA and Python."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..finding import FileResult, Finding, JobResult, Report
 from ..settings.settings import Settings, project_root
+from ..source.referenced import shown_path
 from .outcome import Outcome
 from .walk import find_files, referring
 
@@ -157,7 +159,11 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         kind = recognised.kind
         settings = _rooted(settings, path)
         jobs = open_jobs(recognised, settings)
-        return _findings(path, _made_of(found.naming, jobs) if found.naming else jobs, rules, settings)
+        if not found.naming:
+            return _findings(path, jobs, rules, settings)
+        outcome = _findings(path, _made_of(found.naming, jobs), rules, settings)
+        named = ", ".join(sorted(map(shown_path, found.naming)))
+        return outcome._replace(file=replace(outcome.file, reason=f"names {named}"))
     except UnrecognisedError:
         status, reason = ("error", "unknown config format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
