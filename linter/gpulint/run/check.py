@@ -162,8 +162,8 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         if not found.naming:
             return _findings(path, jobs, rules, settings)
         outcome = _findings(path, _made_of(found.naming, jobs), rules, settings)
-        named = ", ".join(sorted(map(shown_path, found.naming)))
-        return outcome._replace(file=replace(outcome.file, reason=f"names {named}"))
+        mine = ", ".join(sorted(map(shown_path, found.naming)))
+        return outcome._replace(file=replace(outcome.file, reason=f"names {mine}"))
     except UnrecognisedError:
         status, reason = ("error", "unknown config format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
