@@ -8,11 +8,10 @@ from gpulint.estimator import budget
 from gpulint.estimator.allocator import runtime
 from gpulint.estimator.allocator.allocator import segments
 from gpulint.estimator.allocator.fragmentation import BEYOND, beyond
-from gpulint.estimator.estimate import NotEstimable
+from gpulint.estimator.estimate import NotEstimable, verdict
 from gpulint.estimator.estimate_job import estimate_job
 from gpulint.estimator.training import estimate_training
 from gpulint.estimator.uncertainty import gathered_anew, records, varies
-from gpulint.estimator.verdict import verdict
 from gpulint.hardware.catalogue import find
 from gpulint.job.job import Job
 from gpulint.job.origin import Origin

@@ -14,6 +14,7 @@ from ..upstream.torch import INDUCTOR_AS_READ
 from .allocator.allocator import segments
 from .allocator.fragmentation import beyond
 from .estimate import Assumption, Tiers
+from .inputs.objectives import ONLINE
 from .states.loading import PACKED_ON_LOAD, read_ahead
 from .states.optimizer import of_job, specification
 from .states.quantization import effective_quantization
@@ -177,7 +178,8 @@ def at_run_time(
 
     `counted` bytes of a batch are off `low` already.
 
-    data      batches that are neither packed nor padded to a length are as long as their longest sample. Whatever
+    data      batches that are neither packed nor padded to a length are as long as their longest sample, and answers
+              that a policy writes as long as it writes them, which are only laid end to end. Whatever
               the data, a run holds what it does between batches: low is the largest instant outside of them. The
               longest one comes after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
@@ -226,7 +228,8 @@ def records(job: Job) -> list[int]:
 
 
 def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[Assumption]:
-    if not varies(job):
+    written = job.packing and job.objective in ONLINE and bool(job.sequence_length)
+    if not varies(job) and not written:
         return []
     between = max((phase.allocated for phase in phases if phase.name not in BATCH), default=0)
     less = segments(max(phase.allocated for phase in phases)) - segments(between) - counted
@@ -234,6 +237,8 @@ def _data(job: Job, phases: Sequence[Phase], held: Held, counted: int) -> list[A
     if less <= 0 and not more:
         return []
     note = "batches are padded to their longest sample: the estimate is for one that is as long as the limit"
+    if written:
+        note = "answers are as long as the policy writes them: the estimate is for answers of the full length"
     return [Assumption("sequence_length", f"up to {job.sequence_length}", note, max(0, less), more)]
 
 
