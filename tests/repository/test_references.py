@@ -93,14 +93,17 @@ def test_a_changed_engine_file_checks_the_jobs_that_name_it(project):
     files, memory = found(["conf/ds.json"])
     assert files == ["conf/ds.json", "scripts/train.sh"]
     assert memory == {"scripts/train.sh"}
-    (_, other) = check(["conf/ds.json"], Settings(gpu="h100-80gb", gpus=8)).files
-    assert other.reason == "names conf/ds.json"
+    (own, other) = check(["conf/ds.json"], Settings(gpu="h100-80gb", gpus=8)).files
+    assert (own.jobs, other.reason) == ((), "names conf/ds.json")
+    assert [job.verdict for job in other.jobs] == ["exceeds"]
 
 
 def test_jobs_of_the_same_file_that_do_not_use_it_are_left_out(project):
     other = TRAIN.format("conf/other.json")
     project({"train.sh": "# conf/ds.json\n" + other, "conf/ds.json": ENGINE, "conf/other.json": ENGINE})
     assert found(["conf/ds.json"]) == (["conf/ds.json"], set())
+    (own,) = check(["conf/ds.json"], Settings()).files
+    assert [job.verdict for job in own.jobs] == ["not-checked"]
 
 
 def test_the_way_may_go_over_a_config(project):

@@ -84,8 +84,9 @@ class Run:
         started = frozenset().union(*(outcome.started for outcome in outcomes))
         idle = self._idle_suppressions(outcomes)
         told: set[tuple[object, ...]] = set()
+        parts = frozenset().union(*(outcome.parts for outcome in outcomes))
         for outcome in outcomes:
-            report.files.append(outcome.file)
+            report.files.append(_as_part(outcome.file, parts))
             report.texts.update(outcome.texts)
             report.suppressed += outcome.suppressed
             findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
@@ -123,6 +124,12 @@ class Run:
             if here and (settings.suppressions or any(item.directives.ignores for item in here)):
                 findings[path] = judged(here, used, self.rules(settings), settings)
         return findings
+
+
+def _as_part(file: FileResult, parts: frozenset[str]) -> FileResult:
+    """A file without the jobs that could not be judged from it alone, where they were as part of another's."""
+    alone = all(job.verdict == "not-checked" for job in file.jobs)
+    return replace(file, jobs=()) if file.jobs and alone and os.path.realpath(file.path) in parts else file
 
 
 def _begun(layers: Settings | Layers) -> Callable[[Found], Outcome]:
@@ -192,6 +199,7 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
     texts: dict[str, str] = {}
     suppressed = 0
     started: set[str] = set()
+    parts: set[str] = set()
     seen: list[Seen] = []
     used: set[Use] = set()
     results: list[JobResult] = []
@@ -214,13 +222,15 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
         used |= silence.used
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
+        if not opened.of_launcher:
+            parts |= {os.path.realpath(other.path) for other in reading.references.values() if other.path != path}
     status: Status = "checked" if jobs.opened else "skipped"
     if jobs.unread:
         results.append(JobResult("", "not-checked", jobs.reason, jobs.unread))
     reason = "" if jobs.opened else jobs.reason
     return Outcome(
         FileResult(path, jobs.kind, status, reason, jobs=tuple(results)), [*kept.values()], texts, suppressed,
-        frozenset(started), tuple(seen), frozenset(used),
+        frozenset(started), tuple(seen), frozenset(used), frozenset(parts),
     )  # fmt: skip
 
 
