@@ -44,7 +44,7 @@ def open_referenced(reference: str, from_path: str, root: str) -> Document | Non
     for base in dict.fromkeys((*upward(folder, root), root)):
         path = os.path.join(base, reference)
         if os.path.isfile(path) and os.path.realpath(path).startswith(tuple(inside)):
-            return read(shown_path(path))
+            return read(shown_path(path), referenced=True)
     return None
 
 
