@@ -72,3 +72,14 @@ def test_a_change_of_the_config_checks_the_command(project):
 def test_a_config_does_not_lie_under_itself(project):
     project({f"{FOLDER}/ppo_trainer.yaml": CONFIG.format(5) + "data: {train_batch_size: 60}\n"})
     assert opened(f"{FOLDER}/ppo_trainer.yaml").reading.references == {}
+
+
+@pytest.mark.parametrize(
+    ("release", "each"), [("0.4.0", True), ("0.8.0", True), ("0.9.0", False), ("0.10.0", False), (None, False)]
+)
+def test_gradients_wait_for_the_last_micro_batch_from_a_release_on(project, release, each):
+    project({"examples/x/run.sh": RUN.format("trainer.n_gpus_per_node=2")})
+    project({"requirements.txt": f"verl=={release}\n" if release else "verl\n"})
+    job = opened().reading.job
+    assert job.parallelism.fsdp.sync_each_batch is each
+    assert ("parallelism.fsdp.sync_each_batch" in job.unstated) is (release is None)
