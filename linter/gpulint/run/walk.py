@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..repository.references import naming
 from ..settings.globs import anchored, matches
 from ..settings.settings import project_root
-from ..source.referenced import shown_path
+from ..source.referenced import on_disk, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,7 +63,7 @@ def referring(found: Iterable[Found], settings: Settings | Layers) -> Iterator[F
     known = {os.path.realpath(item.path) for item in found}
     roots: dict[str, dict[str, set[str]]] = {}
     for item in found:
-        if item.named and os.path.isfile(item.path):
+        if item.named and on_disk() and os.path.isfile(item.path):
             root = settings.of(item.path).root or project_root(os.path.dirname(item.path) or ".")
             own = os.path.realpath(item.path)
             roots.setdefault(root, {})[own] = {own}
