@@ -135,10 +135,11 @@ def test_a_removed_option_dates_the_file(sglang):
 def test_a_version_that_still_has_the_option(sglang):
     document = parse("model-path: a/b\ntp-size: 2\nenable-ep-moe: true\n", "config.yaml", "yaml")
     from gpulint.formats.core.format import Project
+    from gpulint.formats.core.releases import of_release
 
     project = Project("/nowhere", None, None, None, lambda *_: None, versions={"sglang": "0.4.9"})
     reading = sglang.format.read(document, project)
-    assert reading.problems == []
+    assert of_release(reading.problems, project.versions, {}) == []
     assert reading.job.inference.version == "0.4.9"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpulint.formats.core.registry import find
-from gpulint.launchers.commands.images import elsewhere, entrypoint, versions
+from gpulint.launchers.commands.images import elsewhere, entrypoint
+from gpulint.repository.images import versions
 from gpulint.rules.facts.facts import Facts
 from gpulint.rules.suggest.change import change_job
 from gpulint.run.check import check

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpulint.launchers.commands.images import entrypoint, upstream, versions, why_alone
+from gpulint.launchers.commands.images import entrypoint, upstream, why_alone
+from gpulint.repository.images import versions
 
 POD = """apiVersion: v1
 kind: Pod

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpulint.launchers import sibling_launchers as nearby
 from gpulint.launchers.reading import open_jobs, recognise_file
+from gpulint.repository.references import MAX_SIZE
 from gpulint.run.check import check
 from gpulint.settings.settings import Settings
 
@@ -54,7 +54,7 @@ def test_the_nearest_folder_counts(project):
     [
         RUN.format("other.yaml") + "# configs/train.yaml\n",
         RUN.format("configs/train.yaml") + RUN.format("configs/train.yaml").replace("4", "8"),
-        "#" * (nearby.MAX_SIZE + 1) + "\n" + RUN.format("configs/train.yaml"),
+        "#" * (MAX_SIZE + 1) + "\n" + RUN.format("configs/train.yaml"),
     ],
 )
 def test_what_starts_something_else_or_is_ambiguous_says_nothing(project, text):

@@ -12,6 +12,7 @@ from ..settings.file import Value, is_size
 from ..settings.globs import anchored
 from ..settings.layers import Layers
 from ..settings.settings import SettingsError
+from ..upstream.packages import known_package
 from .console import Refused
 
 if TYPE_CHECKING:
@@ -113,7 +114,11 @@ def _versions(words: tuple[str, ...]) -> dict[str, str]:
         name, _, version = word.replace("==", "=").partition("=")
         if not name.strip() or not version.strip():
             raise SettingsError(f"--set-version takes NAME=VERSION, not {word!r}")
-        found[name.strip()] = version.strip()
+        try:
+            package = known_package(name)
+        except ValueError as error:
+            raise SettingsError(f"--set-version {word}: {error}") from None
+        found[package] = version.strip()
     return found
 
 

@@ -6,17 +6,16 @@ inside the launcher, or another file.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
+from ..formats.core.releases import of_release
 from ..formats.core.unknown_keys_policy import settled
 from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
-from ..source.document import Document, SourceError
-from ..source.node import Span
+from ..source.document import Document
 from ..source.read import parse, read
-from ..source.referenced import open_referenced
+from .project import Hardware, find_gpu, project_of, say_pins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,31 +120,31 @@ def open_document(
     """The job of a config already read and recognised; `launch` is what starts it."""
     directives = directives or read_directives(document)
     given = [
-        _Source(_Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
-        _Source(_Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
+        _Source(Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
+        _Source(Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
     ]
-    asked = _Hardware(None, None, None)
+    asked = Hardware(None, None, None)
     if launch is not None:
-        asked = _Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
+        asked = Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
         given.append(_Source(asked, _from_launch(launch)))
-    stated = _Hardware(None, None, None)
+    stated = Hardware(None, None, None)
     for source in given:
         stated = stated.or_else(source.hardware)
-    configured = _Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
+    configured = Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
     line = directives.lines.get("gpu", 0) if not settings.gpu else 0
-    project = _project(document, settings, stated, line, launch)
+    project = project_of(document, settings, stated, line, launch)
     reading = form.read(document, project)
     said = _said(reading)
     hardware = stated.or_else(said).or_else(configured)
     if hardware != stated.or_else(said):
-        project = _project(document, settings, hardware, 0, launch)
+        project = project_of(document, settings, hardware, 0, launch)
         reading = form.read(document, project)
     elif hardware.gpu != stated.gpu:
         stated_at = reading.job.origins["hardware.gpu"].span
-        project = project._replace(gpu=_find_gpu(hardware.gpu, document, stated_at, settings.headroom))
+        project = project._replace(gpu=find_gpu(hardware.gpu, document, stated_at, settings.headroom))
     if launch is not None and asked.gpus not in (None, stated.gpus):
         # what contradicts the count of the script itself: the one that was given to gpulint only moves the memory
-        own = _project(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
+        own = project_of(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
         reading.problems = form.read(document, own).problems
     job = reading.job
     if is_blank(job.model):
@@ -156,7 +155,8 @@ def open_document(
         job.hardware.gpu = project.gpu.name
     if launch is not None:
         _apply(launch, reading)
-    reading.problems[:] = settled(reading.problems, document, settings.root)
+    say_pins(job, project)
+    reading.problems[:] = settled(of_release(reading.problems, project.versions, project.pins), document, settings.root)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
 
 
@@ -180,11 +180,11 @@ _NO_TRAINING = frozenset({"accelerate", "deepspeed", "job"})
 class _Source(NamedTuple):
     """Hardware that somebody states, and the origin of each part; without one the reading has it already."""
 
-    hardware: _Hardware
+    hardware: Hardware
     origin: Callable[[str, object], Origin] | None
 
 
-def _say_where(job: Job, hardware: _Hardware, sources: list[_Source]) -> None:
+def _say_where(job: Job, hardware: Hardware, sources: list[_Source]) -> None:
     """Set the hardware of a job with the origin of the first source that states each part."""
     for name, value in hardware._asdict().items():
         source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
@@ -229,9 +229,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from .gpu_sharing import tell_shares
 
     directives = read_directives(document)
-    asked = _Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
+    asked = Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
     line = directives.lines.get("gpu", 0) if not settings.gpu else 0
-    started = launcher.launches(document, _project(document, settings, asked, line))
+    started = launcher.launches(document, project_of(document, settings, asked, line))
     opened: list[Opened] = []
     together: list[tuple[Launch, Reading]] = []
     reason = started.reason
@@ -251,7 +251,7 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         reading = Reading(
             launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
         )
-        project = _project(document, settings, _Hardware(None, None, None), 0)
+        project = project_of(document, settings, Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives, of_launcher=True))
     unread = "the config and the script that it starts, in the project" if reason.startswith("starts ") else ""
     return Jobs(launcher.name, opened, reason, unread if reason != NOTHING and not started.launches else "")
@@ -264,7 +264,7 @@ def _rereader(
 
     def reread(text: str) -> Document | None:
         changed = parse(text, document.path, document.syntax)
-        project = _project(changed, settings, _Hardware(None, None, None), 0)
+        project = project_of(changed, settings, Hardware(None, None, None), 0)
         launches = launcher.launches(changed, project).launches
         return launches[number].config if number < len(launches) else None
 
@@ -332,17 +332,7 @@ def _counted(launch: Launch) -> int | None:
     return resources.processes or resources.gpus
 
 
-class _Hardware(NamedTuple):
-    gpu: str | None
-    gpus: int | None
-    nodes: int | None
-
-    def or_else(self, other: _Hardware) -> _Hardware:
-        """What is missing here, from `other`."""
-        return _Hardware(self.gpu or other.gpu, self.gpus or other.gpus, self.nodes or other.nodes)
-
-
-def _said(reading: Reading) -> _Hardware:
+def _said(reading: Reading) -> Hardware:
     """The hardware that the config itself states; not what its format assumed."""
     job = reading.job
     stated = {
@@ -350,52 +340,4 @@ def _said(reading: Reading) -> _Hardware:
         for name, value in (("gpu", job.hardware.gpu), ("gpus", job.hardware.gpus), ("nodes", job.hardware.nodes))
         if f"hardware.{name}" in job.origins and job.origins[f"hardware.{name}"].kind in ("file", "derived")
     }
-    return _Hardware(stated.get("gpu"), stated.get("gpus"), stated.get("nodes"))  # type: ignore[arg-type]
-
-
-def _project(
-    document: Document, settings: Settings, hardware: _Hardware, line: int, launch: Launch | None = None
-) -> Project:
-    from ..formats.core.format import Project
-    from ..models.resolve import declare
-
-    root = settings.root or os.path.dirname(os.path.abspath(document.path))
-    gpu = _find_gpu(hardware.gpu, document, Span(line, 1, line, 1, 0, 0) if line else None, settings.headroom)
-    declare(root, settings.models)
-
-    def open_reference(reference: str, from_path: str) -> Document | None:
-        return open_referenced(reference, from_path, root)
-
-    versions = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
-    own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions)
-    if launch is None:
-        return own
-    return own._replace(
-        launcher=launch.launcher,
-        program=launch.program,
-        asked=launch.resources.gpus,
-        alone=launch.alone,
-    )
-
-
-def _find_gpu(name: str | None, document: Document, span: Span | None, headroom: str) -> Gpu | None:
-    """The catalogue's GPU less the headroom; an unknown name becomes a SourceError at `span`, which named it."""
-    if name is None:
-        return None
-    from ..hardware.catalogue import UnknownGpu, find
-
-    try:
-        return _left(find(name), headroom)
-    except UnknownGpu as error:
-        line, column = (span.line, span.column) if span else (0, 0)
-        raise SourceError(document.path, str(error), line, column) from None
-
-
-def _left(gpu: Gpu, headroom: str) -> Gpu:
-    """A GPU of which some memory, `2 GiB` or `5%`, is to stay free."""
-    if not headroom:
-        return gpu
-    from ..units import bytes_of
-
-    free = bytes_of(headroom, gpu.usable)
-    return gpu._replace(usable=max(0, gpu.usable - free))
+    return Hardware(stated.get("gpu"), stated.get("gpus"), stated.get("nodes"))  # type: ignore[arg-type]

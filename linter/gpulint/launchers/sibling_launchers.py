@@ -1,25 +1,20 @@
-"""The launcher file that starts a config, looked for beside the config when only the config is checked."""
+"""The launcher file that starts a config, looked for above the config when only the config is checked."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from ..repository.references import naming_above
 from ..source.document import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..formats.core.format import Project
     from ..source.document import Document
     from .launch import Launch
 
-SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml")
-MAX_FOLDERS = 6
 MAX_FILES = 60
-"""Files of launchers' kinds that are looked at in one folder."""
-
-MAX_SIZE = 64 * 1024
+"""Files that hold the config's name and are read, of one folder."""
 
 
 def starting(document: Document, form: str, project: Project) -> Launch | None:
@@ -29,10 +24,10 @@ def starting(document: Document, form: str, project: Project) -> Launch | None:
     counts: which of them is meant is not known.
     """
     own = os.path.realpath(document.path)
-    for folder in _folders(own, project.root):
+    for paths in naming_above(own, project.root):
         found = [
             launch
-            for path in _candidates(folder, own)
+            for path in paths[:MAX_FILES]
             for launch in _launches(path, project)
             if launch.format == form and launch.file is not None and os.path.realpath(launch.file.path) == own
         ]
@@ -45,34 +40,6 @@ def starting(document: Document, form: str, project: Project) -> Launch | None:
 def _hardware(launch: Launch) -> tuple[object, ...]:
     asked = launch.resources
     return asked.gpu, asked.processes or asked.gpus, asked.nodes
-
-
-def _folders(path: str, root: str) -> Iterator[str]:
-    """The folder of a file and those above it, up to the root; the folder alone where it lies outside."""
-    folder, top = os.path.dirname(path), os.path.realpath(root)
-    for _ in range(MAX_FOLDERS):
-        yield folder
-        if folder == top or not folder.startswith(top + os.sep):
-            return
-        folder = os.path.dirname(folder)
-
-
-def _candidates(folder: str, own: str) -> Iterator[str]:
-    """The files of a folder that may be a launcher of `own`: small ones that hold its name."""
-    name = os.path.basename(own).encode()
-    try:
-        listed = sorted(entry.path for entry in os.scandir(folder) if entry.name.lower().endswith(SUFFIXES))
-    except OSError:
-        return
-    for path in listed[:MAX_FILES]:
-        try:
-            if not os.path.isfile(path) or os.path.getsize(path) > MAX_SIZE or os.path.realpath(path) == own:
-                continue
-            with open(path, "rb") as file:
-                if name in file.read(MAX_SIZE):
-                    yield path
-        except OSError:
-            continue
 
 
 def _launches(path: str, project: Project) -> list[Launch]:

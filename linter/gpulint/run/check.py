@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..finding import FileResult, Finding, JobResult, Report
 from ..settings.settings import Settings, project_root
+from ..source.referenced import shown_path
 from .outcome import Outcome
-from .walk import find_files
+from .walk import find_files, referring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +38,8 @@ def check(
 
     A file that cannot be read becomes a FileResult of status `error` and never stops the others. A file of no
     known format is `skipped` when a folder was walked, an `error` when it was named (unless
-    `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it.
+    `settings.skip_unknown`). A config that a checked launcher starts is reported as that launcher starts it. Jobs of
+    other files that name a named one are checked, too.
     Findings of the baseline are counted, not reported; a comment that silences nothing is a finding.
     `jobs` processes share the files; `progress` is told how many of how many are done.
     Raises rules.RuleError for a rule file that cannot be used, SettingsError for settings that cannot be followed.
@@ -45,12 +48,14 @@ def check(
     run = Run(layers)
     run.rules(layers.of(os.curdir))  # a rule file that cannot be used is told before any file is read
     found = [*find_files(paths, layers)]
+    found += referring(found, layers)
     outcomes: list[Outcome] = []
     for outcome in run.outcomes(found, jobs):
         outcomes.append(outcome)
         if progress is not None:
             progress(len(outcomes), len(found))
-    return run.report(outcomes)
+    met = zip(found, outcomes, strict=True)
+    return run.report([outcome for item, outcome in met if not item.naming or outcome.file.status == "checked"])
 
 
 class Run:
@@ -79,8 +84,9 @@ class Run:
         started = frozenset().union(*(outcome.started for outcome in outcomes))
         idle = self._idle_suppressions(outcomes)
         told: set[tuple[object, ...]] = set()
+        parts = frozenset().union(*(outcome.parts for outcome in outcomes))
         for outcome in outcomes:
-            report.files.append(outcome.file)
+            report.files.append(_as_part(outcome.file, parts))
             report.texts.update(outcome.texts)
             report.suppressed += outcome.suppressed
             findings = [] if os.path.realpath(outcome.file.path) in started else outcome.findings
@@ -120,6 +126,12 @@ class Run:
         return findings
 
 
+def _as_part(file: FileResult, parts: frozenset[str]) -> FileResult:
+    """A file without the jobs that could not be judged from it alone, where they were as part of another's."""
+    alone = all(job.verdict == "not-checked" for job in file.jobs)
+    return replace(file, jobs=()) if file.jobs and alone and os.path.realpath(file.path) in parts else file
+
+
 def _begun(layers: Settings | Layers) -> Callable[[Found], Outcome]:
     """What makes an outcome of a file in a run of its own."""
     return Run(layers).outcome
@@ -153,7 +165,12 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         recognised = recognise_file(path)
         kind = recognised.kind
         settings = _rooted(settings, path)
-        return _findings(path, open_jobs(recognised, settings), rules, settings)
+        jobs = open_jobs(recognised, settings)
+        if not found.naming:
+            return _findings(path, jobs, rules, settings)
+        outcome = _findings(path, _made_of(found.naming, jobs), rules, settings)
+        mine = ", ".join(sorted(map(shown_path, found.naming)))
+        return outcome._replace(file=replace(outcome.file, reason=f"names {mine}"))
     except UnrecognisedError:
         status, reason = ("error", "unknown config format") if named else ("skipped", "unknown format")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
@@ -182,6 +199,7 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
     texts: dict[str, str] = {}
     suppressed = 0
     started: set[str] = set()
+    parts: set[str] = set()
     seen: list[Seen] = []
     used: set[Use] = set()
     results: list[JobResult] = []
@@ -204,14 +222,30 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
         used |= silence.used
         texts[reading.config.path] = reading.config.text
         texts |= {other.path: other.text for other in reading.references.values()}
+        if not opened.of_launcher:
+            parts |= {os.path.realpath(other.path) for other in reading.references.values() if other.path != path}
     status: Status = "checked" if jobs.opened else "skipped"
     if jobs.unread:
         results.append(JobResult("", "not-checked", jobs.reason, jobs.unread))
     reason = "" if jobs.opened else jobs.reason
     return Outcome(
         FileResult(path, jobs.kind, status, reason, jobs=tuple(results)), [*kept.values()], texts, suppressed,
-        frozenset(started), tuple(seen), frozenset(used),
+        frozenset(started), tuple(seen), frozenset(used), frozenset(parts),
     )  # fmt: skip
+
+
+def _made_of(named: frozenset[str], jobs: Jobs) -> Jobs:
+    """The jobs that one of the named files is part of; of a launcher's own problems nothing."""
+    kept = [
+        opened
+        for opened in jobs.opened
+        if not opened.of_launcher
+        and any(
+            os.path.realpath(document.path) in named
+            for document in (opened.reading.config, *opened.reading.references.values())
+        )
+    ]
+    return jobs._replace(opened=kept, unread="")
 
 
 def internal_error(error: Exception) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """What came of one file; `started` are the other files whose jobs it starts.
+    """What came of one file; `started` are the other files whose jobs it starts, `parts` those that its jobs name.
 
     `seen` are the files whose comments were read, `used` the suppressions that silenced something.
     """
@@ -22,3 +22,4 @@ class Outcome(NamedTuple):
     started: frozenset[str] = frozenset()
     seen: tuple[Seen, ...] = ()
     used: frozenset[Use] = frozenset()
+    parts: frozenset[str] = frozenset()

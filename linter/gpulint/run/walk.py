@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..repository.references import naming
 from ..settings.globs import anchored, matches
+from ..settings.settings import project_root
+from ..source.referenced import on_disk, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,12 +21,19 @@ SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatc
 _OWN = ("gpulint.toml", ".gpulint.toml")
 _SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
 
+MAX_STEPS = 3
+"""Files on the way: a script starts a script, which starts a config, which names DeepSpeed's."""
+
 
 class Found(NamedTuple):
-    """A path to check: named by the user, or met while walking a folder."""
+    """A path to check: named by the user, or met while walking a folder.
+
+    `naming`: it is checked for the named files that its jobs are made of, and for nothing else.
+    """
 
     path: str
     named: bool
+    naming: frozenset[str] = frozenset()
 
 
 def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Found]:
@@ -41,6 +51,41 @@ def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Fo
             if real not in seen and not _excluded(file, settings.of(file)):
                 seen.add(real)
                 yield Found(file, named)
+
+
+def referring(found: Iterable[Found], settings: Settings | Layers) -> Iterator[Found]:
+    """The files that may start a job with a named file, where they are not among those that are found.
+
+    A hook is given the files of a commit: the job that no longer fits may be in another one that names them, or that
+    names one that does.
+    """
+    found = list(found)
+    known = {os.path.realpath(item.path) for item in found}
+    roots: dict[str, dict[str, set[str]]] = {}
+    for item in found:
+        if item.named and on_disk() and os.path.isfile(item.path):
+            root = settings.of(item.path).root or project_root(os.path.dirname(item.path) or ".")
+            own = os.path.realpath(item.path)
+            roots.setdefault(root, {})[own] = {own}
+    for root, reached in sorted(roots.items()):
+        for path, named in sorted(_reached(reached, root).items()):
+            if path not in known and not _excluded(path, settings.of(path)):
+                known.add(path)
+                yield Found(shown_path(path), named=False, naming=frozenset(named))
+
+
+def _reached(reached: dict[str, set[str]], root: str) -> dict[str, set[str]]:
+    """By file, which of the first ones it names, itself or through files that it names."""
+    wave = reached
+    for _ in range(MAX_STEPS):
+        following: dict[str, set[str]] = {}
+        for path, named in naming(wave, root).items():
+            firsts = set().union(*(wave[name] for name in named)) - reached.get(path, set())
+            if firsts:
+                following[path] = firsts
+        reached = {path: reached.get(path, set()) | following.get(path, set()) for path in {**reached, **following}}
+        wave = following
+    return reached
 
 
 def _walk(folder: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..upstream.packages import known_package
 from .globs import anchored
 from .keys import KEYS, SIZE, Key
 from .settings import SETTINGS_NAMES, SettingsError, Suppression
@@ -131,7 +132,16 @@ class _Reader:
     def value(self, entry: Entry) -> Value:
         """What an entry sets, with paths made absolute."""
         key, plain = KEYS[entry.key.value], entry.value.plain()
+        if key.type == "Versions":
+            plain = dict(map(self._release, entry.value.entries()))
         return Value(self._placed(plain, key), f"{self.document.path}:{entry.key.span.line}")
+
+    def _release(self, entry: Entry) -> tuple[str, str]:
+        """A package by its own name, and its release."""
+        try:
+            return known_package(str(entry.key.value)), entry.value.value
+        except ValueError as error:
+            raise self.error(entry.key, str(error)) from None
 
     def _placed(self, plain: Any, key: Key) -> Any:
         if key.type == "Severities":

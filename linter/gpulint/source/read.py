@@ -24,8 +24,11 @@ class UnknownKindError(SourceError):
     """A file whose name and first line do not say what it is."""
 
 
-def read(path: str) -> Document:
-    """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason."""
+def read(path: str, *, referenced: bool = False) -> Document:
+    """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason.
+
+    A `referenced` file may have any suffix where it is JSON: those who load it (DeepSpeed's config.py) do not look.
+    """
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
     text = text_of(path)
     if text is not None and syntax is not None:
@@ -33,6 +36,8 @@ def read(path: str) -> Document:
     data = _content(path) if text is None else text.encode("utf-8")
     if syntax is None and data.startswith(b"#!") and _SHELL.match(data):
         syntax = "shell"
+    if syntax is None and referenced and data.lstrip()[:1] == b"{":
+        syntax = "json"
     if syntax is None:
         raise UnknownKindError(path, "unknown file type: the name must end in " + ", ".join(SUFFIXES))
     return parse(_decode(data, path), path, syntax)

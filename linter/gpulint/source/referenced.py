@@ -27,6 +27,11 @@ def holding(files: Mapping[str, Document]) -> Iterator[None]:
         _held = before
 
 
+def on_disk() -> bool:
+    """Whether files are those of the disk."""
+    return _held is None
+
+
 def open_referenced(reference: str, from_path: str, root: str) -> Document | None:
     """The file a config names, from its folder or any above it up to the project root, as commands are started from any
     of them; never outside the root, never absolute."""
@@ -39,7 +44,7 @@ def open_referenced(reference: str, from_path: str, root: str) -> Document | Non
     for base in dict.fromkeys((*upward(folder, root), root)):
         path = os.path.join(base, reference)
         if os.path.isfile(path) and os.path.realpath(path).startswith(tuple(inside)):
-            return read(shown_path(path))
+            return read(shown_path(path), referenced=True)
     return None
 
 
@@ -49,6 +54,13 @@ def upward(folder: str, root: str) -> list[str]:
         return [folder]
     depth = os.path.relpath(os.path.realpath(folder), os.path.realpath(root)).count(os.sep) + 1
     return [os.path.normpath(os.path.join(folder, *[os.pardir] * above)) for above in range(depth)]
+
+
+def up_to(folder: str, root: str) -> list[str]:
+    """The same with the root itself, real paths."""
+    folder, root = os.path.realpath(folder), os.path.realpath(root)
+    inside = folder == root or folder.startswith(os.path.join(root, ""))
+    return list(dict.fromkeys((*upward(folder, root), root))) if inside else [folder]
 
 
 def shown_path(path: str) -> str:

@@ -12,6 +12,13 @@ BATCHES_IN_TURN = Behaviour(
     "workers/engine/fsdp/transformer_impl.py",
 )
 
+DEFERS_GRADIENTS = Behaviour(
+    NAME,
+    "reduces gradients once a step and keeps them whole until then, where its engine runs the micro batches",
+    "workers/engine/fsdp/transformer_impl.py `use_no_sync_for_gradient_accumulation` (#7095), which 0.8.0 has not",
+    since="0.9",
+)
+
 _CONFIGS = "trainer/config of the wheels 0.2 to 0.9.1"
 
 DEFAULTS = (Default(NAME, "actor_rollout_ref.model.use_remove_padding", False, _CONFIGS, until="0.7"),)

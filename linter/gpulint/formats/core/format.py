@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ...hardware.gpu import Gpu
+    from ...repository.pins import Pin
     from ...source.document import Document
     from ...source.edit.replacement import Edit
     from ...source.node import Entry, Span
@@ -77,7 +78,8 @@ class Project(NamedTuple):
     when it is not there or lies outside the project root.
     `launcher` holds the options of the `accelerate launch`, `torchrun` or `deepspeed` that starts the config, as flags;
     `program` is what reads it: "trl dpo", the path of a script, a module; "" where no launcher says.
-    `versions` are those of packages that the launcher or the settings state; `asked` is the number of GPUs that the
+    `versions` are those of packages that the launcher, the settings or the repository state; `pins` are the
+    repository's among them. `asked` is the number of GPUs that the
     launcher asks for, which a server may use or not. `alone`: the command starts a Python script as one process.
     """
 
@@ -91,6 +93,7 @@ class Project(NamedTuple):
     program: str = ""
     asked: int | None = None
     alone: bool = False
+    pins: Mapping[str, Pin] = {}
 
 
 class Rows(Protocol):

@@ -160,10 +160,16 @@ class Base(NamedTuple):
     path: str
 
 
-def based_on(document: Document, format_: str, name: str, moved: Mapping[str, Any] | None = None) -> Base:
+def based_on(
+    document: Document,
+    format_: str,
+    name: str,
+    moved: Mapping[str, Any] | None = None,
+    own: Document | None = None,
+) -> Base:
     """`document` over the shipped config `name`, without looking at what it says it inherits.
 
-    `moved` are the values that an older release ships, by dotted key.
+    `moved` are the values that an older release ships, by dotted key; `own` is the repository's file of that name.
     """
     facts = shipped_files(format_)
     shipped = facts["files"][name]
@@ -171,7 +177,10 @@ def based_on(document: Document, format_: str, name: str, moved: Mapping[str, An
         shipped = _with(shipped, dotted.split("."), value)
     path = f"{name} (as {facts['upstream']} ships it)"
     walk = _Walk(None, format_, "")  # type: ignore[arg-type]
-    root = walk.laid(walk.placed(references.plain_node(shipped), path), document.root)
+    root = walk.placed(references.plain_node(shipped), path)
+    if own is not None:
+        root = walk.laid(root, walk.placed(own.root, own.path))
+    root = walk.laid(root, document.root)
     return Base(document._replace(roots=[root, *document.roots[1:]]), path)
 
 

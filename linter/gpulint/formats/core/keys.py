@@ -319,6 +319,7 @@ def old_key(entry: Entry, dotted: str, part: JsonObject, upstream: str, path: st
         "treatment": "refused" if "x-removed" in part else "ignored" if "x-dropped" in part else "accepted",
         "reason": part.get("x-removed", "") or part.get("x-dropped", ""),
         "upstream": upstream,
+        "stated": "no",
     }
     return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
 

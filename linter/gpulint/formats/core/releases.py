@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ...upstream import transformers, trl
-from ...upstream.behaviour import default_of, former_defaults, is_release, still_in
+from ...upstream.behaviour import default_of, earlier, former_defaults, is_release
+from ...upstream.packages import gone, package_of
+from .coercion import as_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from ...repository.pins import Pin
     from ..hf_trainer.trainer_profiles import Flavour
     from .format import Problem
 
@@ -53,7 +57,56 @@ def last_known(schema: dict[str, Any]) -> str:
     return last if is_release(last) else ""
 
 
-def still_known(problem: Problem, schema: dict[str, Any], version: str | None) -> bool:
-    """Whether a removed key, by its schema, is one that the stated release still has."""
-    last = last_known(schema)
-    return problem.kind == "deprecated-key" and bool(version and last) and still_in(version, last)
+def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: Mapping[str, Pin]) -> list[Problem]:
+    """The problems of keys as the stated or pinned releases have them.
+
+    A key that a release still takes is none, nor one that went in a release between two that were read, nor a number
+    of another kind than the newest release wants. What is left names the release, and `stated` says whether it is one.
+    """
+    kept = []
+    for item in problems:
+        if item.kind == "deprecated-key":
+            told = _of_key(item, versions, pins)
+        else:
+            told = None if item.kind == "wrong-type" and _of_another_release(item, versions) else item
+        if told is not None:
+            kept.append(told)
+    return kept
+
+
+_LAST_KNOWN = re.compile(r"last known to (\S+) (\d[\w.]*)")
+_NUMBER = "number"
+
+
+def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pin]) -> Problem | None:
+    match = _LAST_KNOWN.match(problem.values["reason"])
+    package = package_of(match[1]) if match else None
+    if match is None or package is None:
+        return problem
+    stated = versions.get(package)
+    if not is_release(stated):
+        return None if _behind(problem.values["upstream"], versions) else problem
+    pin = pins.get(package)
+    may_be = (stated, *pin.others) if pin is not None and pin.release == stated else (stated,)
+    key = problem.key.rpartition(".")[2]
+    if not all(gone(package, key, match[2], release or "") for release in may_be):
+        return None
+    certain = pin is None or pin.release != stated or pin.exact
+    named = {"upstream": f"{match[1]} {stated}", "stated": "yes" if certain else "no"}
+    return problem._replace(values={**problem.values, **named})
+
+
+def _of_another_release(problem: Problem, versions: Mapping[str, str]) -> bool:
+    """Whether a number is of a kind that the newest release refuses, and an earlier one runs."""
+    number = as_number(problem.values["found"]) is not None and _NUMBER in problem.values["expected"]
+    return bool(number) and _behind(problem.values["upstream"], versions)
+
+
+def _behind(described: str, versions: Mapping[str, str]) -> bool:
+    """Whether one of the described releases (`transformers 5.23.0, trl 1.16.0`) is not the one that runs."""
+    for part in described.split(", "):
+        name, _, release = part.rpartition(" ")
+        stated = versions.get(package_of(name) or "")
+        if stated and is_release(stated) and earlier(stated, release) != release:
+            return True
+    return False

@@ -7,15 +7,14 @@ Facts from DeepSpeed 0.19.8 (`runtime/config.py`, `runtime/zero/config.py`, `run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...job.job import Zero
 from ..core.backends.deepspeed import ROWS, SECTION, SIZE
 from ..core.bindings.kinds import NUMBER, POSITIVE, TEXT, integer
 from ..core.bindings.rows import Key
 from ..core.bindings.spelling import dtype, optimizer
-from ..core.keys import key_problems, load
-from ..core.releases import still_known
+from ..core.keys import key_problems
 from .values import ConfigReader
 
 if TYPE_CHECKING:
@@ -70,22 +69,13 @@ def apply(
     reader = ConfigReader.of(builder, document, root, prefix, values, reference)
     if reference is None:
         found = key_problems(document, "deepspeed", node=root, prefix=prefix, path=reader.elsewhere)
-        stated = builder.job.versions.get("deepspeed")
-        reader.reading.problems += [item for item in found if not still_known(item, _schema_of(item), stated)]
+        reader.reading.problems += found
     section = reader.keys.raw(SECTION)
     reader.say("parallelism.zero", Zero(), section, SECTION, "" if section else "a DeepSpeed config")
     reader.bind(ROWS)
     for step in (_precision, _optimizer, _batch, _arguments, _autotp):
         step(reader)
     return reader.reading.problems
-
-
-def _schema_of(problem: Problem) -> dict[str, Any]:
-    """What the schema says of a key of the top level or of `zero_optimization`."""
-    schema = load("deepspeed")
-    name = problem.key.rpartition(".")[2]
-    sections = (schema["$defs"]["DeepSpeedZeroConfig"], schema)
-    return next((part["properties"][name] for part in sections if name in part["properties"]), {})
 
 
 def _precision(reader: ConfigReader) -> None:

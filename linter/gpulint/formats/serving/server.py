@@ -12,7 +12,7 @@ from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, dtype
 from ..core.keys import key_problems, load
-from ..core.releases import last_known, still_known
+from ..core.releases import last_known
 from ..core.world_size import set_hardware
 from .json_arguments import section
 
@@ -100,12 +100,10 @@ class Server(Reader):
         self.version = project.versions.get(engine.name)
 
     def problems(self) -> list[Problem]:
-        """Unknown and removed options; those that the stated version still knows are fine."""
+        """Unknown and removed options."""
         known = load(self.engine.name)["properties"]
         other = {written for written in self.options if written not in known}
-        found = key_problems(self.document, self.engine.name, known=other)
-        stated = self.project.versions.get(self.engine.name)
-        return [item for item in found if not still_known(item, _schema_of(item, known), stated)]
+        return key_problems(self.document, self.engine.name, known=other)
 
 
 def server(engine: Engine) -> tuple[Row, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...upstream.behaviour import still_in
 from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, SHORT, dtype
@@ -42,7 +41,7 @@ def read(document: Document, project: Project) -> Reading:
     """The Job of a vLLM server."""
     reader = Server(document, project, ENGINE, blank=None)
     reader.bind(TABLE.rows)
-    reader.reading.problems = _stated_problems(document, project.versions.get(NAME))
+    reader.reading.problems = _key_problems(document)
     return reader.reading
 
 
@@ -256,24 +255,6 @@ TABLE = Table(
     spelled=_spelled,
     named=lambda reading, keys: as_written(reading.config, keys) or {},
 )  # fmt: skip
-
-
-def _stated_problems(document: Document, stated: str | None) -> list[Problem]:
-    """The problems of keys; a removed option that a stated version still knows is none."""
-    problems = []
-    for item in _key_problems(document):
-        if not stated or item.kind != "deprecated-key":
-            problems.append(item)
-        elif not _known_to(stated, item.key):
-            problems.append(item._replace(values={**item.values, "upstream": f"vllm {stated}"}))
-    return problems
-
-
-def _known_to(version: str, key: str) -> bool:
-    """Whether a version still knew an option that was removed later."""
-    removed = load(NAME)["properties"].get(option(key), {}).get("x-removed", "")
-    last = removed.partition(";")[0].rpartition(" ")[2]
-    return bool(last) and still_in(version, last)
 
 
 def _key_problems(document: Document) -> list[Problem]:

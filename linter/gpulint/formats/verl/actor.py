@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import verl
+from ...upstream.behaviour import is_release
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.gpus import model_ranks
 from ..core.backends.lora import TRAINABLE, lora
@@ -92,7 +94,12 @@ def _autocast(reader: Reader) -> Default:
 
 
 def _set_sync(reader: Reader) -> None:
-    """Gradients are reduced once a step, which releases before it did not do; which one runs is not certain."""
+    """Gradients are reduced once a step, which releases before it did not do; one may run where none is stated."""
+    stated = reader.project.versions.get(verl.NAME)
+    if is_release(stated):
+        note = f"verl {stated}, which {'defers' if verl.DEFERS_GRADIENTS.at(stated) else 'reduces every micro batch'}"
+        reader.derived(f"{FSDP}sync_each_batch", not verl.DEFERS_GRADIENTS.at(stated), note)
+        return
     note = "verl since July 2026 (#7095); earlier ones reduce every micro batch"
     reader.default(f"{FSDP}sync_each_batch", False, note)
     reader.job.unstated.append(f"{FSDP}sync_each_batch")

@@ -2,7 +2,7 @@
 
 Facts from verl 0.10.0.dev (`trainer/config/_generated_ppo_*trainer.yaml`, `workers/config/*.py`,
 `workers/engine/fsdp/transformer_impl.py`, `workers/engine_workers.py`), read statically. What a file or a command does
-not say is as the trainer's own config has it (`verl_shipped.json`).
+not say is as the trainer's own config has it: that of the repository, else `verl_shipped.json`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..core.format import Format, NoJobError, Reading
 from ..core.inheritance import based_on
 from ..core.interpolation import interpolated
 from .actor import ACTOR, SIZES, TRAINING, batch_keys, checkpointing_keys, method_keys, sharding_keys
+from .checkout import own_config
 from .keys import verl_problems
 from .rollout import SHARED, policy_keys, reference_keys
 
@@ -43,11 +44,15 @@ def read(document: Document, project: Project) -> Reading:
     if document.root.get("actor_rollout_ref") is None and document.syntax != "flags":
         raise NoJobError(document.path, "a part of verl's config, which ppo_trainer.yaml puts together")
     former = former_defaults(verl.DEFAULTS, project.versions.get(verl.NAME))
-    base = based_on(document, NAME, _base_name(document), former)
+    usual = _base_name(document)
+    own = own_config(document, project, usual)
+    base = based_on(document, NAME, usual, former, own)
     filled = interpolated(base.document._replace(text=base.document.text + "${"))
     reader = Reader(filled, project, NAME, UPSTREAM, checked=document, shipped=base.path)
     reader.bind(TABLE.rows)
     reader.reading.problems = verl_problems(document, NAME)
+    if own is not None:
+        reader.reading.references["config-name"] = own
     return reader.reading
 
 

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
+from ...repository.images import versions as image_versions
 from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
 from ..commands.images import elsewhere, entrypoint, not_estimated, why_alone
-from ..commands.images import versions as image_versions
 from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
 from ..kubernetes.container import Container, called, foreign, jobs_of_container, listed_environment, split_command

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
-from ..commands.images import versions
+from ...repository.images import versions
 from ..commands.jobs import jobs_of
 from ..commands.skip_reasons import NOTHING
 from ..kubernetes.container import Container, jobs_of_container, listed_environment

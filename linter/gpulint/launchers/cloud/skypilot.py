@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.placeholders import is_blank
-from ..commands import images
+from ...repository.images import versions as image_versions
 from ..commands.jobs import jobs_of, pinned
 from ..kubernetes.container import listed_environment
 from ..launch import Launch, Launcher, Resources, Started
@@ -74,7 +74,7 @@ def launches(document: Document, project: Project) -> Started:
             versions = pinned(of_scalar(document, setup), document)
         image = root.find("resources.image_id")
         if image is not None and isinstance(image.value.value, str):
-            versions = {**images.versions(image.value.value.removeprefix("docker:")), **versions}
+            versions = {**image_versions(image.value.value.removeprefix("docker:")), **versions}
         name = root.get("name")
         part = f"task {name.value}" if name is not None and isinstance(name.value, str) else "run"
         there = _from_workdir(project, root.get("workdir"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...repository.images import versions
 from ...source.node import Entry, Node
 from ..commands.flags import inside
-from ..commands.images import versions
 from ..commands.jobs import jobs_of
 from ..kubernetes.container import listed_environment
 from ..kubernetes.manifest import accelerator, renamed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...repository.images import versions
 from ..commands.flags import inside, overlaid
-from ..commands.images import versions
 from ..kubernetes.manifest import flags_in, renamed, scalar_at, stated
 from ..launch import Launch, Launcher, Resources, Started
 from ..values import text, value_at

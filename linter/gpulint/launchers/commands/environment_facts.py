@@ -45,6 +45,7 @@ def tell(resources: Resources, program: Unwrapped, variables: Mapping[str, Word]
     if wrappers:
         resources.told["wrappers"] = (wrappers, Origin("derived", "the command line"))
     if program.image:
+        resources.told.setdefault("container.image", (program.image, Origin("derived", "the command line")))
         _container(resources, program, file)
 
 

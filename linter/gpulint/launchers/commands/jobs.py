@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...job.origin import Origin
+from ...repository.images import versions as versions_of
+from ...repository.requirement import requirement
 from ...source.places import places_of
 from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
@@ -17,9 +19,9 @@ from .environment import allocator, sampler, spread, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
-from .images import versions as versions_of
 from .own_launcher import with_launcher
 from .programs import begin, named
+from .project_files import with_project_files
 from .skip_reasons import NOTHING
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
@@ -91,6 +93,7 @@ def jobs_of_commands(
     over: list[object] = []
     for command in listed:
         project = with_written(command, file, project)
+        command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
             program = with_launcher(unwrapped, file)
             known.update(_pinned(program))
@@ -174,9 +177,6 @@ def _leaves(program: Unwrapped, file: Document, project: Project) -> bool:
     return not known or path.startswith("/") or not any(map(os.path.isdir, folders))
 
 
-_PIN = re.compile(r"([A-Za-z][\w-]*)(?:\[[\w,-]*\])?==(\d+(?:\.\d+)*(?:\.post\d+)?)")
-
-
 def pinned(script: Script, file: Document) -> dict[str, str]:
     """Versions of packages that a script installs."""
     found: dict[str, str] = {}
@@ -191,8 +191,8 @@ def _pinned(program: Unwrapped) -> dict[str, str]:
     words = [program.head, *(word.text for word in program.words)]
     if words[:2] != ["pip", "install"] and words[:3] != ["uv", "pip", "install"]:
         return {}
-    found = (_PIN.match(word) for word in words[2:])
-    return {match[1].lower(): match[2] for match in found if match}
+    found = (requirement(word, 1) for word in words[2:])
+    return {item.package: item.exact for item in found if item is not None and item.exact}
 
 
 _ENOUGH = frozenset({"model", "model_name_or_path", "model-path", "model_path", "base_model", "model_id"})

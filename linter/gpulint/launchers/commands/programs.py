@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.core.format import Problem
+from ...formats.core.inheritance import shipped_file
 from ...formats.core.registry import is_of, recognise
 from ...source.document import SourceError
 from ...source.node import Entry, Node, Span
@@ -204,11 +205,13 @@ def _with_file(
         return None
     reason = "not found"
     try:
-        document = project.open(path, file.path)
+        document = project.open(path.removeprefix(_OUMI), file.path)
     except MadeError:
         return None
     except SourceError as error:
         document, reason = None, str(error)
+    if document is None and reason == "not found" and (base := _based(format_, path, flags, span)) is not None:
+        return Begun(format_, base, None)
     if document is None and (os.path.isabs(path) or _shipped(path, format_)):
         return None
     if document is None:
@@ -220,6 +223,21 @@ def _with_file(
     laid = _unsaid(format_, flags, document) if under else flags
     config = overlaid(document, laid)._replace(reread=_again(document, format_, flags, under=under))
     return Begun(format_, config, document)
+
+
+def _based(format_: str, path: str, flags: Document, span: Span) -> Document | None:
+    """The flags over a config that the tool ships, where its configs say what they build on; None where it has none."""
+    key = _INHERITS.get(format_)
+    if key is None or shipped_file(format_, path) is None:
+        return None
+    own = _kept(flags, lambda entry: entry.value.span != span)
+    base = Entry(Node("scalar", key, span, key), Node("scalar", path, span, path))
+    root = Node("mapping", [base, *own.root.entries()], own.root.span, own.root.raw)
+    return own._replace(roots=[root, *own.roots[1:]])
+
+
+_INHERITS = {"nemo_rl": "defaults"}
+"""The key under which a config of a format names the one that it builds on."""
 
 
 def _again(file: Document, format_: str, flags: Document, *, under: bool) -> Callable[[str], Document]:
@@ -243,9 +261,13 @@ def _unsaid(format_: str, flags: Document, file: Document) -> Document:
     return _kept(flags, lambda entry: option(str(entry.key.value)) not in told)
 
 
+_OUMI = "oumi://"
+"""What stands for the folder of Oumi's configs (core/configs/base_config.py): in a checkout of it, the repository."""
+
+
 def _shipped(path: str, format_: str) -> bool:
     """Whether it is the name of a config that the program brings along: `tune run ... --config llama3_2/1B_full`."""
-    return path.startswith("oumi://") or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
+    return path.startswith(_OUMI) or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
 
 
 _GENERATES = re.compile(r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess")

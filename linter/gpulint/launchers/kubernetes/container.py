@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..commands.images import entrypoint, upstream, versions, why_alone
+from ...job.origin import Origin
+from ...repository.images import versions
+from ..commands.images import entrypoint, upstream, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..launch import Started
 from ..shell.script import of_scalar
@@ -62,6 +64,8 @@ def jobs_of_container(
 
 def foreign(started: Started, image: str) -> Started:
     """The jobs, marked as run by somebody's own build where the image is none that a program publishes."""
+    for launch in started.launches if image else ():
+        launch.resources.told.setdefault("container.image", (image, Origin("derived", "the image that it runs in")))
     return started if not image or upstream(image) else started.each(own_build=True)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
 from ...formats.core.registry import recognise as recognise_format
+from ...repository.images import versions
 from ...source.document import SourceError
 from ..commands.flags import inside, overlaid
-from ..commands.images import versions
 from ..launch import Launch, Launcher, Resources, Started
 from ..values import mapping_at, text
 from .manifest import renamed

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
+from ...repository.images import versions
 from ...source.node import Entry
-from ..commands.images import elsewhere, not_estimated, versions
+from ..commands.images import elsewhere, not_estimated
 from ..launch import Launcher, Resources, Started, combined
 from ..values import listed, mapping_at, mappings, scalar, text, value_at
 from .command import Assembly

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.keys import load
+from ...repository.images import versions
 from ..commands.flags import inside, overlaid
-from ..commands.images import elsewhere, versions
+from ..commands.images import elsewhere
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import quantity
 from ..values import mappings, text, value_at

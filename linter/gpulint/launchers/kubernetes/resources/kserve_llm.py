@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....formats.core.coercion import as_integer
-from ...commands.images import versions
+from ....repository.images import versions
 from ...launch import Resources, Started, combined
 from ...shell.script import Script
 from ...shell.shell import Word, commands

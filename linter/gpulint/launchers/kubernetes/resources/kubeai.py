@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...commands.images import elsewhere, not_estimated, versions
+from ....repository.images import versions
+from ...commands.images import elsewhere, not_estimated
 from ...launch import Launcher, Resources, Started
 from ...values import listed, mapping_at, text, value_at
 from ..command import Assembly

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....formats.core.coercion import as_integer
-from ...commands.images import versions
+from ....repository.images import versions
 from ...commands.jobs import jobs_of_commands
 from ...launch import Launcher, Resources, Started
 from ...shell.shell import Command

@@ -9,7 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ....job.origin import Origin
-from ...commands.images import entrypoint, versions
+from ....repository.images import versions
+from ...commands.images import entrypoint
 from ...launch import Launcher, Resources, Started
 from ...quantities import quantity
 from ...shell.shell import Word

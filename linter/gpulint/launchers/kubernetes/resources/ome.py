@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ....formats.core.coercion import as_integer
 from ....formats.core.placeholders import is_blank
 from ....job.origin import Origin
-from ...commands.images import versions
+from ....repository.images import versions
 from ...launch import Launcher, Resources, Started, combined
 from ...shell.shell import Word
 from ...values import listed, mapping_at, value_at

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...commands.images import versions
+from ....repository.images import versions
 from ...launch import Launcher, Resources, Started
 from ...quantities import quantity
 from ...values import count, listed, scalar, value_at

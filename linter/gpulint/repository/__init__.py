@@ -1,0 +1,1 @@
+"""What the files of a repository say beside the configs: which releases it pins, and which file names which."""
