@@ -83,6 +83,16 @@ def test_every_folder_is_shown_to_who_contributes(modules, root):
     assert [folder for folder in sorted(folders) if f"{folder}/" not in text] == []
 
 
+def test_a_file_of_ours_that_the_estimator_names_is_there(modules, root):
+    """What `--explain` prints as a source and what comments point to; upstream's own files have other folders."""
+    named = re.compile(r"(?<![\w/])estimator/[\w/]+\.(?:py|json)\b")
+    package = root / "linter" / "gpulint"
+    ours = [file for module, file in modules.items() if module[0] == "linter"]
+    found = {(file.name, path) for file in ours for path in named.findall(file.read_text(encoding="utf-8"))}
+    assert len(found) > 20
+    assert [(file, path) for file, path in sorted(found) if not (package / path).is_file()] == []
+
+
 def test_releases_are_compared_in_upstream_alone(modules):
     """Neither versions nor the framework of a job is compared elsewhere: rows and `Stack` answer."""
     found = {

@@ -269,7 +269,7 @@ class NotEstimable(Exception):  # noqa: N818  (the name of the contract)
 def verdict(needed: PerGpu, gpu: Gpu | None, *, bounded: bool = True) -> Verdict:
     """`exceeds` when even the least the process needs is more than torch can have of the card, `fits` when the most
     it may need is not, `tight` between; `unknown` without a GPU. `high` is what it may need on this card: torch gives
-    free segments back before it fails (slack.py), so what it would reserve on a larger one does not count.
+    free segments back before it fails (fragmentation.py), so what it would reserve on a larger one does not count.
 
     bounded   False where a part of the job is not known (batch, length): what is known may still exceed
     """

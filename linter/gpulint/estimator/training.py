@@ -49,7 +49,8 @@ def estimate_training(
     logits, the gradients complete by then, gathered parameters and communication buckets; at the optimizer step all
     gradients and the step's temporaries. The peak is the largest instant; nothing is summed over instants.
     Without a micro batch size or a sequence length the states alone are counted: a lower bound.
-    `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds (slack.packed).
+    `replay` False leaves the allocator out: `low` and `exceeds` are the same, other tiers are bounds
+    (fragmentation.packed).
     `spread` says when `high` holds what batches of many lengths may make of it.
     Raises NotEstimable when nothing can be derived.
     """

@@ -1,7 +1,8 @@
 """Facts of a run that its config leaves open, and the bytes by which each moves the interval.
 
-The interval low..high of a job whose facts are all known comes from the replay and the process's overhead (slack.py,
-runtime.py). What is here is added to it, a derivation for each fact; no published figure is in any of them.
+The interval low..high of a job whose facts are all known comes from the replay and the process's overhead
+(allocator/fragmentation.py, allocator/runtime.py). What is here is added to it, a derivation for each fact; no
+published figure is in any of them.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def at_run_time(
               the data, a run holds what it does between batches: low is the largest instant outside of them. The
               longest one comes after shorter ones, whose blocks cannot hold it (`records`): high is what that leaves.
     kernels   where hand-written kernels take the place of code that was replayed, what comes and goes may each have a
-              free twin (slack.packed).
+              free twin (fragmentation.packed).
     sharding  what FSDP shards from the GPU leaves free segments there, which torch keeps until the card is full.
     """
     return [
@@ -273,7 +274,7 @@ def _before_sharding(job: Job, found: Sequence[Parameter]) -> list[Assumption]:
     return [Assumption("weights.quantization.method", quantization.method, note, 0, whole)]
 
 
-MARGIN = "by which runs were found to differ from what is derived (estimator/allocator/slack.py)"
+MARGIN = "by which runs were found to differ from what is derived (estimator/allocator/fragmentation.py)"
 
 
 def lowered(tiers: Tiers) -> Tiers:

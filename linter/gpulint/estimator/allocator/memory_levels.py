@@ -96,7 +96,7 @@ def _run(job: Job, model: Model, stay: bool, head: bool, adds_up: bool) -> Trace
 
 
 FREE = "free blocks in segments that torch keeps: its requests replayed (estimator/allocator/replay.py)"
-SHORT = "what the replay may be short of (estimator/allocator/slack.py)"
+SHORT = "what the replay may be short of (estimator/allocator/fragmentation.py)"
 MANAGED = "managed memory of a paged optimizer that finds room"
 
 

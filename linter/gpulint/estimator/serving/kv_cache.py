@@ -53,7 +53,7 @@ _CACHE_DTYPES = {
     "int4_per_token_head": 0.5, "int8_per_token_head": 1.0, "fp8_per_token_head": 1.0,
 }  # fmt: skip
 """fp4_e2m1 and nvfp4 have a scale of one byte for 16 elements (vllm 0.33 utils/torch_utils.py
-`nvfp4_kv_cache_full_dim`). What the two of DeepSeek pack into a latent is in vllm_weights.py."""
+`nvfp4_kv_cache_full_dim`). What the two of DeepSeek pack into a latent is in vllm/weights.py."""
 
 _HEAD_SCALE = 4
 """Bytes of the scale of each key and each value of a head in `*_per_token_head` (vllm v1/attention/backends/

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....models.model import Model
 
 
-SOURCE = "estimator/serving/causal_masks.py"
+SOURCE = "estimator/serving/generation/causal_masks.py"
 
 
 def causal_masks(job: Job, model: Model) -> int:

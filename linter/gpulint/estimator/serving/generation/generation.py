@@ -114,8 +114,8 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
 
 
 TAILS = "c10/cuda/CUDACachingAllocator.cpp should_split"
-LOADING = "estimator/serving/generation.py"
-_PREFILL, _DECODING = "estimator/serving/prefill.py", "estimator/serving/decoding.py"
+LOADING = "estimator/serving/generation/generation.py"
+_PREFILL, _DECODING = "estimator/serving/generation/prefill.py", "estimator/serving/generation/decoding.py"
 
 
 class Asked(NamedTuple):
@@ -184,7 +184,7 @@ def _buffers(job: Job, model: Model, gpu: Gpu | None, found: Sequence[Parameter]
         Product(
             "buffer for the largest packed weight",
             unpacking(job, model).resident * largest_packed(found),
-            source="estimator/serving/unpacking.py",
+            source="estimator/serving/generation/prefill.py",
         ),
     )
     return [*runtime.workspace_terms(job, gpu), *terms("buffers", made)]

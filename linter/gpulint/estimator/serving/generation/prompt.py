@@ -94,7 +94,7 @@ def pixels(job: Job, model: Model, batch: int) -> list[Term]:
     return terms("activations", (Product("pixels and masks of the prompt's images", 1, counts),), _IMAGES)
 
 
-_IMAGES = "estimator/serving/prefill.py"
+_IMAGES = "estimator/serving/generation/prefill.py"
 
 
 def with_images(job: Job, model: Model, batch: int, length: int, cache: int, layers: Sequence[Product]) -> list[Term]:

@@ -103,7 +103,7 @@ def phases(
 
 
 ANEW = "keys and values of a layer, as they are put into the cache"
-_SOURCE, _PREFILL = "estimator/serving/seq2seq.py", "estimator/serving/prefill.py"
+_SOURCE, _PREFILL = "estimator/serving/generation/seq2seq.py", "estimator/serving/generation/prefill.py"
 
 
 def _cache(model: Model, found: Sizes, batch: int, prompt: int, written: int, width: float) -> list[Term]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..vllm.settings import Graphs
 
 
-ACTIVATIONS, CACHE = "estimator/serving/vllm_activations.py", "estimator/serving/kv_cache.py"
+ACTIVATIONS, CACHE = "estimator/serving/vllm/activations.py", "estimator/serving/kv_cache.py"
 
 
 class Rank(NamedTuple):

@@ -6,7 +6,7 @@ q and k widths of queries and keys, f MLP width, K experts a token, V vocabulary
     layers    e T (3 h + max((2 q + 2 k) / t, 3 f / t)), plain MLP 2 f
     experts   e (T 4 h + min(d T, 32768) K (max(2 f / x, w) + f / x)), w the experts' input width (h, or a latent one),
               x the ranks that share an expert, d data-parallel ones, whose tokens are gathered: e T (2 + d) h then;
-              from 0.15 on e T 4 h beside the workspace (vllm_workspace.py). With DeepGEMM, which widens the interval,
+              from 0.15 on e T 4 h beside the workspace (vllm/workspace.py). With DeepGEMM, which widens the interval,
               both buffers are of the larger width, an 8-bit copy of the rows and the output lie beside them
     sampler   e T h + 2 e R h + V R (2 to 38 B by version)
     pooler    e T h + 8 R h, or of every token e T h + 8 T h, which widens the interval
@@ -18,7 +18,7 @@ What the workspace keeps is there beside the layers and beside the sampler.
 
 vLLM's kernels write the residual in place and fuse the activation, so a layer holds its residual, its input and its
 output (3 h) and the MLP its doubled projection and their product (3 f). Before all this the largest item goes through
-a vision tower, and stays with what it became (vllm_encoder.py); other towers, and audio, only widen the interval.
+a vision tower, and stays with what it became (vllm/encoder.py); other towers, and audio, only widen the interval.
 Source: vllm/v1/worker/gpu_model_runner.py `profile_run`, `_dummy_sampler_run`, `_dummy_pooler_run` (0.12);
 model_executor/models/llama.py.
 
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
-SOURCE, ENCODER_SOURCE = "estimator/serving/vllm_activations.py", "estimator/serving/vllm_encoder.py"
+SOURCE, ENCODER_SOURCE = "estimator/serving/vllm/activations.py", "estimator/serving/vllm/encoder.py"
 
 _VOCABULARY_PADDING = 64
 """model_executor/layers/vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE"""

@@ -33,7 +33,7 @@ def estimate_vllm(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     cache  = budget - weights - profile run - what lies outside torch - CUDA graphs (where the version counts them)
 
     A first start is taken, which compiles the model: where that takes more than the profile run, it counts in its place
-    (vllm_compile.py), and `high` of the cache is what a start with a compiled model gets.
+    (activations.py), and `high` of the cache is what a start with a compiled model gets.
 
     vLLM refuses to start when the free memory is less than the budget (from 0.9 on), when nothing is left for the
     cache, and when the cache cannot hold one request of max_model_len; `refusal` is that reason. The verdict is

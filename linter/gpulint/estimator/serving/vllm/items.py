@@ -4,7 +4,7 @@ The budget of the encoder is max_num_batched_tokens, or one item where that is l
 holds (until 0.10.0: as it takes to fill it). Until 0.10 the items are made for max_num_batched_tokens, since 0.11 for
 max_model_len, while the budget goes by max_model_len in all of them.
 Source: vllm v1/worker/utils.py or multimodal/encoder_budget.py `MultiModalBudget`, v1/core/encoder_cache_manager.py,
-v1/worker/gpu_model_runner.py `profile_run`, `_get_mm_dummy_batch`, in the releases of vllm_encoder.py.
+v1/worker/gpu_model_runner.py `profile_run`, `_get_mm_dummy_batch`, in the releases of vllm/encoder.py.
 """
 
 from __future__ import annotations
