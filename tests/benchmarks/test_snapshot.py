@@ -30,7 +30,7 @@ def corpus(tmp_path):
     (folder / "one").mkdir(parents=True)
     (folder / "one" / "a.yaml").write_text(AXOLOTL)
     (folder / "one" / "b.yaml").write_text("services: {}\n")
-    (folder / "c.yaml").write_text("a: [\n")
+    (folder / "c.yaml").write_text("base_model: a\nadapter: lora\nmicro_batch_size: [\n")
     rows = [{"path": path, "format": "axolotl", "hardware": {}} for path in ("one/a.yaml", "one/b.yaml", "c.yaml")]
     (folder / "INDEX.json").write_text(json.dumps(rows))
     return folder
