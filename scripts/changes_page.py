@@ -84,6 +84,7 @@ def _readings(enough: Container[str]) -> Iterator[Reading]:
     from gpulint.rules.examples import config_text
     from gpulint.rules.index import rule_files
     from gpulint.settings.settings import Settings
+    from gpulint.source.document import SourceError
 
     with tempfile.TemporaryDirectory() as folder:
         number = 0
@@ -102,6 +103,6 @@ def _readings(enough: Container[str]) -> Iterator[Reading]:
                     if recognised.kind in enough:
                         continue
                     opened = open_jobs(recognised, settings).opened
-                except (UnrecognisedError, OSError, ValueError):
+                except (UnrecognisedError, SourceError, OSError, ValueError):
                     continue
                 yield from (item.reading for item in opened)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .estimate import Estimate, NotEstimable
@@ -21,9 +22,9 @@ def estimate_job(
 ) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
-    Facts in `job.unstated` widen the interval. `replay` False is for searches: `low`, and so the verdict `exceeds`, is
-    what it would be, at a fraction of the work; what else is said of a training run is a bound. `spread` says
-    when `high` is widened after the verdict.
+    Facts in `job.unstated` widen the interval; without what `job.unread` names there is no verdict. `replay` False is
+    for searches: `low`, and so the verdict `exceeds`, is what it would be, at a fraction of the work; what else is said
+    of a training run is a bound. `spread` says when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
     from .loaded_model import as_run
@@ -34,7 +35,7 @@ def estimate_job(
         from .scenarios import enveloped
 
         found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))
-    return found
+    return replace(found, verdict="unknown", as_stated="unknown") if job.unread else found
 
 
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:

@@ -138,6 +138,7 @@ class Job:
         "covers their other values.",
         made=list,
     )
+    unread: str = declared("A file that decides facts and is not here, in words; without it there is no verdict.", "")
     origins: dict[str, Origin] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod

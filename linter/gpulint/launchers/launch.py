@@ -103,6 +103,7 @@ class Launch(NamedTuple):
     file       the config file that the command names; `config` is what it is with the flags laid over it
     own_build  whether it runs in an image that its program does not publish, or is a script that no table names: a fork
                may have options of its own
+    unread     the config file that the command names besides its flags, and that is not here
     alone      whether the command starts a Python script as one process, whatever GPUs it sees
     """
 
@@ -121,6 +122,7 @@ class Launch(NamedTuple):
     own_build: bool = False
     ships: str = ""
     alone: bool = False
+    unread: str = ""
 
 
 class Started(NamedTuple):

@@ -119,10 +119,11 @@ def open_document(
 ) -> Opened:
     """The job of a config already read and recognised; `launch` is what starts it."""
     directives = directives or read_directives(document)
-    given = [
-        _Source(Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line),
-        _Source(Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path)),
-    ]
+    optional = _Source(Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line)
+    given = [] if settings.fills_in else [optional]
+    given.append(
+        _Source(Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path))
+    )
     asked = Hardware(None, None, None)
     if launch is not None:
         asked = Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
@@ -131,9 +132,19 @@ def open_document(
     for source in given:
         stated = stated.or_else(source.hardware)
     configured = Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
-    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    if settings.fills_in:
+        configured = optional.hardware.or_else(configured)
+    line = directives.lines.get("gpu", 0) if stated.gpu == directives.gpu else 0
     project = project_of(document, settings, stated, line, launch)
     reading = form.read(document, project)
+    if launch is not None and launch.resources.processes is None and stated.gpus == asked.gpus is not None:
+        # the launch says how many GPUs there are; a program that says how many it uses is started on those
+        uncounted = project_of(document, settings, stated._replace(gpus=None, nodes=None), line, launch)
+        own = form.read(document, uncounted)
+        if own.job.origins["hardware.gpus"].kind == "file":
+            asked, stated = (found._replace(gpus=None, nodes=None) for found in (asked, stated))
+            given[-1] = _Source(asked, _from_launch(launch))
+            project, reading = uncounted, own
     said = _said(reading)
     hardware = stated.or_else(said).or_else(configured)
     if hardware != stated.or_else(said):
@@ -144,13 +155,13 @@ def open_document(
         project = project._replace(gpu=find_gpu(hardware.gpu, document, stated_at, settings.headroom))
     if launch is not None and asked.gpus not in (None, stated.gpus):
         # what contradicts the count of the script itself: the one that was given to gpulint only moves the memory
-        own = project_of(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
-        reading.problems = form.read(document, own).problems
+        started = project_of(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
+        reading.problems = form.read(document, started).problems
     job = reading.job
     if is_blank(job.model):
         note = f"{job.model} is filled in when the job starts"
         job.model, job.origins["model"] = None, job.origins["model"]._replace(note=note)
-    _say_where(job, hardware, [*given, _Source(said, None), _Source(configured, _from_settings)])
+    _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
     if launch is not None:
@@ -229,8 +240,9 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     from .gpu_sharing import tell_shares
 
     directives = read_directives(document)
-    asked = Hardware(settings.gpu or directives.gpu or settings.configured_gpu, None, None)
-    line = directives.lines.get("gpu", 0) if not settings.gpu else 0
+    given = directives.gpu or settings.gpu if settings.fills_in else settings.gpu or directives.gpu
+    asked = Hardware(given or settings.configured_gpu, None, None)
+    line = directives.lines.get("gpu", 0) if given == directives.gpu else 0
     started = launcher.launches(document, project_of(document, settings, asked, line))
     opened: list[Opened] = []
     together: list[tuple[Launch, Reading]] = []
@@ -281,6 +293,8 @@ def _apply(launch: Launch, reading: Reading) -> None:
         reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
     resources, job = launch.resources, reading.job
     reading.launch = resources.told
+    if launch.unread:
+        job.unread = f"`{launch.unread}`, which the command names, is not here"
     for path, decided in launch.decided.items():
         job.assign(path, decided.value)
         job.origins[path] = decided.origin

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..launchers.reading import Opened, Recognised, open_jobs
+from ..launchers.unreadable import unreadable
 from ..settings.directives import read_directives
 from ..settings.settings import Settings
+from ..source.document import SourceError
 from ..source.read import parse
 from ..source.referenced import holding
 from .engine import run
@@ -78,10 +80,14 @@ def open_example(example: dict[str, Any], where: str) -> Started:
     from ..hardware.catalogue import find
 
     name = example.get("file", "config.yaml")
-    document = parse(config_text(example), name, _syntax(name))
+    settings = Settings(**example.get("settings", {}))
+    try:
+        document = parse(config_text(example), name, _syntax(name))
+    except SourceError as error:
+        jobs = unreadable(example.get("format", name), config_text(example), error, _syntax(name), settings)
+        return Started(jobs.opened[0].reading.config, {}, settings, jobs.opened)
     form = recognise(document)
     files = {path: parse(held, path, _syntax(path)) for path, held in _files(example).items()}
-    settings = Settings(**example.get("settings", {}))
     if form is None:
         return _launched(example, document, files, settings, where)
     gpu = find(example["gpu"]) if example.get("gpu") else None

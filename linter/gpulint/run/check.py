@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..rules.rule import Selection
     from ..rules.suppress import Seen, Use
     from ..settings.layers import Layers
+    from ..source.document import SourceError
     from .walk import Found
 
 INTERNAL_ERROR = "internal error"
@@ -180,8 +181,8 @@ def _check_file(found: Found, settings: Settings, rules: Selection) -> Outcome:
         status, reason = ("error", error.reason) if named else ("skipped", "unknown file type")
         return Outcome(FileResult(path, None, status, reason), [], {})  # type: ignore[arg-type]
     except SourceError as error:
-        if not named and kind is None and not _is_ours(path):
-            return Outcome(FileResult(path, None, "skipped", f"no config that gpulint knows; {error.reason}"), [], {})
+        if not named and kind is None and error.path == path:
+            return _unreadable(path, error, rules, settings)
         reason = error.reason if error.path == path else str(error)
         return Outcome(FileResult(path, kind, "error", reason, error.line, error.column), [], {})
     except Exception as error:  # a defect of ours on one file must not hide what the others hold
@@ -257,10 +258,18 @@ def _rooted(settings: Settings, path: str) -> Settings:
     return settings if settings.root else settings.with_options(root=project_root(os.path.dirname(path) or "."))
 
 
-def _is_ours(path: str) -> bool:
-    """Whether a file that cannot be read has the keys of a known format, so that a job misses it."""
-    from ..formats.core.registry import recognise
-    from ..source.outline import outline
+def _unreadable(path: str, error: SourceError, rules: Selection, settings: Settings) -> Outcome:
+    """What comes of a file that nobody named and nothing can parse: a finding where its keys are those of a config."""
+    from ..launchers.unreadable import blank_at, unreadable, whose
+    from ..source.read import SUFFIXES
 
-    found = outline(path)
-    return found is not None and recognise(found) is not None
+    name = whose(path)
+    if name is None:
+        return Outcome(FileResult(path, None, "skipped", f"no config that gpulint knows; {error.reason}"), [], {})
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if blank := blank_at(text, error):
+        return Outcome(FileResult(path, name, "skipped", f"a template: {blank} is filled in by a script"), [], {})
+    syntax = SUFFIXES.get(os.path.splitext(path)[1].lower(), "yaml")
+    found = _findings(path, unreadable(name, text, error, syntax, settings), rules, settings)
+    return found._replace(file=FileResult(path, name, "skipped", error.reason, error.line, error.column))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .estimated import Estimated
 
-_ASIDE = ("origins", "versions", "unstated")
+_ASIDE = ("origins", "versions", "unstated", "unread")
 
 
 class Difference(NamedTuple):

@@ -43,7 +43,7 @@ def find_files(paths: Iterable[str], settings: Settings | Layers) -> Iterator[Fo
     seen: set[str] = set()
     paths = [os.fspath(path) for path in paths]
     if isinstance(settings, Layers):
-        settings.within(path for path in paths if os.path.isdir(path))
+        settings.within(paths)
     for path in paths:
         named = not os.path.isdir(path)
         for file in [path] if named else _walk(path):

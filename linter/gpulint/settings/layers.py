@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .file import Layer, SettingsFile, Value, nearest, read_settings
@@ -27,22 +28,31 @@ class Layers:
         self.config = config
         self.isolated = isolated
         self.folders: tuple[str, ...] = ()
+        self.files: frozenset[str] | None = None
         self._files: dict[str, SettingsFile | None] = {}
-        self._settings: dict[tuple[str, tuple[int, ...]], Settings] = {}
+        self._settings: dict[tuple[str, tuple[int, ...], bool], Settings] = {}
 
     def of(self, path: str) -> Settings:
         """The settings for a file or folder. Raises SettingsError with file, line and what is wrong."""
         folder = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
         file = self._file(folder)
         chosen = _matching(file, path)
-        key = (os.path.realpath(folder), chosen)
+        met = self.files is not None and os.path.realpath(path) not in self.files
+        key = (os.path.realpath(folder), chosen, met)
         if key not in self._settings:
-            self._settings[key] = self._combined(file, chosen, project_root(folder, self.folders))
+            found = self._combined(file, chosen, project_root(folder, self.folders))
+            self._settings[key] = replace(found, fills_in=met or found.skip_unknown)
         return self._settings[key]
 
-    def within(self, folders: Iterable[str]) -> None:
-        """The folders that the user named; each is the root of what lies in it and in no project."""
-        self.folders = tuple(folders)
+    def within(self, paths: Iterable[str]) -> None:
+        """The folders and files that the user named.
+
+        Each folder is the root of what lies in it and in no project. Hardware that the user named replaces what a
+        named file states, and is that of the jobs in other files that state none; nobody names the files of a hook.
+        """
+        named = tuple(paths)
+        self.folders = tuple(path for path in named if os.path.isdir(path))
+        self.files = frozenset(os.path.realpath(path) for path in named if path not in self.folders)
         self._settings.clear()
 
     def forget(self) -> None:

@@ -38,8 +38,9 @@ class Suppression(NamedTuple):
 class Settings:
     """What to check and against which hardware.
 
-    `gpu`, `gpus`, `nodes` come from the command line and win over everything; `configured_gpu` and
-    `configured_gpus` come from the settings file and lose to what a config says of itself.
+    `gpu`, `gpus`, `nodes` come from the command line and win over everything; where `fills_in`, as for files met in a
+    folder, they count for jobs that state no hardware of their own. `configured_gpu` and `configured_gpus` come from
+    the settings file and lose to what a config says of itself.
     `versions` are those of packages, by name; `given_versions` come from the command line and win over a launcher's.
     `headroom` is memory to leave free on each GPU, "2 GiB" or "5%". `rules` and `models` are folders of the user's
     own. `exclude` and the globs of `per_file_ignores` are relative to `root`, or absolute.
@@ -51,6 +52,7 @@ class Settings:
     configured_gpu: str | None = None
     configured_gpus: int | None = None
     configured_nodes: int | None = None
+    fills_in: bool = False
     headroom: str = ""
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()

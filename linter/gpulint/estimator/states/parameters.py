@@ -66,7 +66,7 @@ def _storing(job: Job) -> Job:
 _UNREAD = {
     name: getattr(Job(), name)
     for name in (
-        "model", "rl", "optimizer", "evaluation", "allocator", "hardware", "labels", "unstated",
+        "model", "rl", "optimizer", "evaluation", "allocator", "hardware", "labels", "unstated", "unread",
         "micro_batch_size", "gradient_accumulation_steps", "sequence_length", "target_length", "image_pixels",
         "packing", "padded", "longest_batch_first", "further_heads", "activation_checkpointing", "checkpoint_policy",
         "checkpoint_every", "reentrant", "attention", "without_transformer_engine", "liger_kernels", "liger_parts",

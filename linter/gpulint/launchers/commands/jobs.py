@@ -151,6 +151,7 @@ def jobs_of_commands(
                     program=named(program),
                     own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
                     alone=_alone(program, inner.variables),
+                    unread=begun.unread,
                 )
             )
     reasons.append(why(unknown))

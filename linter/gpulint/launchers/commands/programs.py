@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Begun(NamedTuple):
     """What a program was given: the format and document of its config, the file it came from, and what was odd.
 
-    `foreign` where a script that no table names takes options of its own beside the format's.
+    `foreign` where a script that no table names takes options of its own beside the format's. `unread` is the config
+    file that it is given besides its flags, and that is not here.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Begun(NamedTuple):
     file: Document | None = None
     problems: tuple[Problem, ...] = ()
     foreign: bool = False
+    unread: str = ""
 
 
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
@@ -217,7 +219,7 @@ def _with_file(
     if document is None:
         values = {"reference": path, "path": path, "reason": reason, "assumption": "empty"}
         problem = Problem("unresolved-reference", "config", span, values, file.path)
-        return Begun(format_, flags, None, (problem,))
+        return Begun(format_, flags, None, (problem,), unread=path)
     # the flag that names the config is no key of it
     flags = _kept(flags, lambda entry: entry.value.span != span)
     laid = _unsaid(format_, flags, document) if under else flags
@@ -286,14 +288,18 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         if entry is not None
     ]
     candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]
+    unread = ""
     for text, where in candidates:
-        if not text.lower().endswith(CONFIG_SUFFIXES) or _PLACEHOLDER.search(text):
+        if not text.lower().endswith(CONFIG_SUFFIXES):
             continue
         try:
-            document = project.open(text, file.path)
+            document = None if _PLACEHOLDER.search(text) else project.open(text, file.path)
         except SourceError:
+            document = None
+        if document is None:
+            unread = unread or text
             continue
-        form = recognise(document) if document is not None else None
+        form = recognise(document)
         if form is not None and form.name not in ("accelerate", "deepspeed"):
             return _with_file(form.name, (text, where), flags.document, file, project)
     if is_of(flags.document, "slime"):
@@ -302,4 +308,4 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         return Begun("megatron", flags.document, foreign=True)
     arguments = read_flags(program.words, file, Manner(underscored=True)).document
     form = recognise(arguments)
-    return Begun("hf_trainer", arguments) if form is not None and form.name == "hf_trainer" else None
+    return Begun("hf_trainer", arguments, unread=unread) if form is not None and form.name == "hf_trainer" else None

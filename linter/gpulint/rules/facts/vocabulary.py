@@ -17,6 +17,7 @@ PROBLEM_KINDS = {
     "wrong-value": "a value that is not one of the allowed values of its key",
     "duplicate-key": "a key that occurs twice in one mapping",
     "unresolved-reference": "a file that the config refers to and that cannot be read",
+    "unreadable": "a config that cannot be parsed, by its keys of a known format",
     "contradiction": "two settings that must agree and do not",
     "auto-unfilled": "an `auto` that nothing resolves",
     "overruled": "a setting of the launcher that the config overrides",
