@@ -64,7 +64,7 @@ def outcome(root: str, chosen: Chosen) -> Outcome:
 def _memory(report: Report) -> Iterator[Finding]:
     """The findings that say that a job does not fit."""
     for finding in report.findings:
-        if finding.estimate is not None and finding.estimate.verdict == "exceeds":
+        if finding.estimate is not None and finding.estimate.as_stated == "exceeds":
             yield finding
 
 

@@ -30,7 +30,7 @@ def corpus(tmp_path):
     (folder / "one").mkdir(parents=True)
     (folder / "one" / "a.yaml").write_text(AXOLOTL)
     (folder / "one" / "b.yaml").write_text("services: {}\n")
-    (folder / "c.yaml").write_text("a: [\n")
+    (folder / "c.yaml").write_text("base_model: a\nadapter: lora\nmicro_batch_size: [\n")
     rows = [{"path": path, "format": "axolotl", "hardware": {}} for path in ("one/a.yaml", "one/b.yaml", "c.yaml")]
     (folder / "INDEX.json").write_text(json.dumps(rows))
     return folder
@@ -73,7 +73,7 @@ def test_a_corpus_is_written_whole_and_alike_whatever_the_processes(corpus, tmp_
     assert (job["job"]["micro_batch_size"], job["job"]["hardware"]["gpus"]) == (3, 8)
     assert job["origins"]["micro_batch_size"] == {
         "file": "one/a.yaml", "key": "micro_batch_size", "key_span": "3:1-3:17 (58-74)", "kind": "file",
-        "span": "3:19-3:20 (76-77)",
+        "span": "3:19-3:20 (76-77)", "values": [],
     }  # fmt: skip
     estimate = job["estimate"]
     held = [size for name, size in estimate["components"].items() if name != "runtime"]

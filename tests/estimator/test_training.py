@@ -152,7 +152,8 @@ def test_a_length_that_nothing_cuts_to_may_be_longer(decoder):
     stated = estimate_job(job(), model, CARD)
     uncut = estimate_job(job(unstated=["sequence_length"]), model, CARD)
     assert (stated.verdict, uncut.verdict) == ("fits", "tight")
-    assert (uncut.per_gpu.process, uncut.per_gpu.high) == (stated.per_gpu.process, CARD.usable)
+    assert uncut.per_gpu.process == stated.per_gpu.process
+    assert stated.per_gpu.high < CARD.usable < uncut.per_gpu.high
 
 
 def test_a_model_without_tensors_is_refused(llama_8b):

@@ -190,7 +190,7 @@ def test_a_plain_default_is_the_upstreams():
     [
         ("5", (5, "file", "as written")),
         ("null", (7, "file", "null is all")),
-        ("${B}", (None, "assumed", "batch is ${B}")),
+        ("${B}", (None, "assumed", "${B} is filled in when the job starts")),
         ("[1]", (3, "default", "default of tool 1.2")),
         ("0", (3, "default", "default of tool 1.2")),
     ],

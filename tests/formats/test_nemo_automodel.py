@@ -143,10 +143,10 @@ def test_packing_and_frozen_towers(automodel):
 
 
 def test_a_length_binds_where_rows_are_cut_to_it(automodel):
-    assert automodel.job(RECIPE).unstated == ["sequence_length"]
+    assert automodel.job(RECIPE).unstated == ["sequence_length", "hardware.gpus"]
     cut = RECIPE.replace("  seq_length: 2048\n", "  seq_length: 2048\n  truncation: true\n")
-    assert automodel.job(cut).unstated == []
-    assert automodel.job(RECIPE.replace("seq_length", "seq_len")).unstated == []
+    assert automodel.job(cut).unstated == ["hardware.gpus"]
+    assert automodel.job(RECIPE.replace("seq_length", "seq_len")).unstated == ["hardware.gpus"]
 
 
 def test_a_pack_of_pictures_is_filled_to_its_ratio_or_padded(automodel):

@@ -107,8 +107,8 @@ def test_the_argparse_days():
 
 def test_whether_the_argparse_days_compiled_the_loss_is_unstated():
     job = read(OLD.replace("seq_len = 2048", "seq_len = 2048\ncompile = true")).job
-    assert (job.compile, job.loss.compiled, job.unstated) == (True, False, ["loss.compiled"])
-    assert read(OLD).job.unstated == []
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, False, ["hardware.gpus", "loss.compiled"])
+    assert read(OLD).job.unstated == ["hardware.gpus"]
 
 
 MIDDLE = OLD.replace("batch_size = 8", "batch_size = 8\ncompile = true").replace(
@@ -122,7 +122,7 @@ def test_the_days_between_compile_by_a_switch_of_training(text):
     job = reading.job
     assert (reading.problems, reading.upstream) == ([], "torchtitan 0.1.0")
     assert (job.micro_batch_size, job.parallelism.tensor) == (8, 2)
-    assert (job.compile, job.loss.compiled, job.unstated) == (True, True, [])
+    assert (job.compile, job.loss.compiled, job.unstated) == (True, True, ["hardware.gpus"])
     assert job.optimizer.name == "adamw_torch_fused"
     assert (job.parallelism.fsdp.outer, job.parallelism.fsdp.keeps_last_layer_gathered) == ("root", True)
 

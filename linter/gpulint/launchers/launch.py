@@ -96,6 +96,7 @@ class Launch(NamedTuple):
     files      other files on the way, by what names them; the launcher itself among them
     problems   what was odd on the way, such as a config file that is not there
     versions   of packages, from an image's tag or a `pip install vllm==0.9.1`
+    ships      what brings those versions unless the cluster has another release of it, "KAITO 0.12.0"; "" where stated
     implied    flags that a controller adds and no file states: name with dashes -> where the value comes from
     decided    Job fields that the launch decides whatever the config says, such as `allocator.expandable_segments`
     program    what runs: the command with its subcommand ("trl dpo"), the script or the module
@@ -118,6 +119,7 @@ class Launch(NamedTuple):
     file: Document | None = None
     program: str = ""
     own_build: bool = False
+    ships: str = ""
     alone: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..repository.pins import pins_for
+from ..repository.pins import Pin, pins_for
 from ..source.document import SourceError
 from ..source.node import Span
 from ..source.referenced import open_referenced
@@ -46,8 +46,10 @@ def project_of(
     def open_reference(reference: str, from_path: str) -> Document | None:
         return open_referenced(reference, from_path, root)
 
-    stated = {**settings.versions, **(launch.versions if launch is not None else {}), **settings.given_versions}
-    pins = {} if _brings_its_own(launch) else pins_for(document.path, root)
+    shipped = _shipped(launch)
+    launched = launch.versions if launch is not None and not shipped else {}
+    stated = {**settings.versions, **launched, **settings.given_versions}
+    pins = {**({} if _brings_its_own(launch) else pins_for(document.path, root)), **shipped}
     pins = {name: pin for name, pin in pins.items() if name not in stated}
     versions = {**{name: pin.release for name, pin in pins.items()}, **stated}
     own = Project(root, gpu, hardware.gpus, hardware.nodes, open_reference, versions=versions, pins=pins)
@@ -59,6 +61,13 @@ def project_of(
         asked=launch.resources.gpus,
         alone=launch.alone,
     )
+
+
+def _shipped(launch: Launch | None) -> dict[str, Pin]:
+    """The releases that an operator brings, which the cluster may run at another release than the one that was read."""
+    if launch is None or not launch.ships:
+        return {}
+    return {name: Pin(name, release, (), False, launch.ships) for name, release in launch.versions.items()}
 
 
 def _brings_its_own(launch: Launch | None) -> bool:

@@ -25,7 +25,7 @@ class Pin(NamedTuple):
     others    further releases that the same file states
     exact     whether it is stated
     says      the requirement as people look for it, `transformers<5`
-    path      where it stands, with its line
+    path      where it stands, with its line; "" for one that an operator brings along
     """
 
     package: str
@@ -33,12 +33,14 @@ class Pin(NamedTuple):
     others: tuple[str, ...]
     exact: bool
     says: str
-    path: str
-    line: int
+    path: str = ""
+    line: int = 0
 
     @property
     def origin(self) -> Origin:
         """Where the release comes from."""
+        if not self.path:
+            return Origin("assumed", f"shipped with {self.says}")
         place = f"{self.path}:{self.line}"
         if self.exact and not self.others:
             return Origin("derived", f"pinned in {place}")

@@ -51,7 +51,7 @@ def _set_gpus(reader: Reader) -> None:
     if each and (reader.is_stated(each) or reader.is_stated(nodes)):
         given = each if reader.is_stated(each) or nodes is None else nodes
         stated = Stated(each.value * count, given.entry, given.key, f"{each.value} GPUs x {count} nodes")
-    set_hardware(reader, reader.project, stated, sharded=True)
+    set_hardware(reader, reader.project, stated, sharded=each is None)
     if stated is None and reader.project.gpus is None and each:
         reader.default("hardware.gpus", each.value * count, f"trainer.n_gpus_per_node of {reader.upstream}")
     if nodes and reader.project.nodes is None:

@@ -83,6 +83,7 @@ def _serve(
     if (adapters := inference.get("adapters")) is not None and adapters.items():
         line.switch("enable-lora")
     started = line.jobs(manifests.project, resources, item.part, {"vllm": defaults["vllm"]})
+    started = started.each(ships=defaults["upstream"])
     return started._replace(launches=[_with_config(launch, section, manifests.file) for launch in started.launches])
 
 

@@ -73,7 +73,8 @@ def _server(section: Node, item: Object, uri: Node, model: Word | None, label: s
         line.take(word for command in commands(Script(more.text, more.at)) for word in command.words)
     line.words(listed(value_at(own, "args")))
     images = [str(image.value) for _, container in containers if (image := container.get("image")) is not None]
-    return line.jobs(manifests.project, resources, part, versions(images[0] if images else _DEFAULTS))
+    started = line.jobs(manifests.project, resources, part, versions(images[0] if images else _DEFAULTS))
+    return started if images else started.each(ships=f"KServe's own {_DEFAULTS}")
 
 
 def _nodes(section: Node, parallelism: Node | None, resources: Resources, path: str) -> None:

@@ -55,7 +55,8 @@ def read(item: Object, manifests: Manifests) -> Started:
     _read_resources(spec, profile, file.path, resources)
     image = spec.get("image")
     name = str(image.value) if image is not None else _image(profile)
-    return line.jobs(manifests.project, resources, item.part, versions(name))
+    started = line.jobs(manifests.project, resources, item.part, versions(name))
+    return started if image is not None else started.each(ships=table("kubeai")["upstream"])
 
 
 def _profile(spec: Node) -> dict[str, Any] | None:

@@ -76,7 +76,9 @@ def _playground(item: Object, manifests: Manifests) -> Started:
     resources = _resources(main, config, recommended, manifests)
     flags = [text[2:] for text in recommended["args"] if text.startswith("--") and not text.startswith("--model")]
     line.implied = dict.fromkeys(flags, Origin("default", f"{chosen} config of the backend {name}"))
-    return line.jobs(manifests.project, resources, item.part, versions(image))
+    started = line.jobs(manifests.project, resources, item.part, versions(image))
+    stated = bool(scalar(config, "version")) or manifests.named(("BackendRuntime",), name) is not None
+    return started if stated else started.each(ships=table("llmaz")["upstream"])
 
 
 def _claims(root: Node) -> list[Node]:

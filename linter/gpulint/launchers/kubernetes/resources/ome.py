@@ -89,7 +89,8 @@ def _shipped(row: dict[str, Any], at: Node, model: _Model | None, item: Object, 
     flags = [word[2:].partition("=")[0] for word in row["words"] if word.startswith("--")]
     line.implied = dict.fromkeys(flags, Origin("default", "from OME's own runtime"))
     line.implied |= model.implied if model is not None else {}
-    return line.jobs(manifests.project, resources, item.part, versions(row["image"]))
+    started = line.jobs(manifests.project, resources, item.part, versions(row["image"]))
+    return started.each(ships=table("ome")["upstream"])
 
 
 def _runtime(item: Object, model: _Model | None, part: str, manifests: Manifests) -> Started:
