@@ -75,6 +75,13 @@ class JobResult:
     why: str = ""
     settles: str = ""
 
+    @property
+    def unchecked(self) -> str:
+        """`memory not checked: no GPU is named (--gpu)`; "" where it was."""
+        if self.verdict != "not-checked":
+            return ""
+        return f"memory not checked: {self.why}" + f" ({self.settles})" * bool(self.settles)
+
 
 @dataclass(slots=True, frozen=True)
 class FileResult:

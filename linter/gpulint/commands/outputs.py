@@ -161,9 +161,9 @@ def _unchecked(report: Report) -> None:
     """Each job whose memory was not checked, with what would settle it."""
     for file in report.files:
         for job in file.jobs:
-            if job.verdict == "not-checked":
+            if job.unchecked:
                 part = f" ({job.part})" if job.part else ""
-                complain(f"{file.path}{part}: memory not checked: {job.why}" + f" ({job.settles})" * bool(job.settles))
+                complain(f"{file.path}{part}: {job.unchecked}")
 
 
 def complaints(report: Report) -> bool:

@@ -40,8 +40,8 @@ def summary(report: Report, *, colour: bool = False, once: bool = False) -> str:
     return "\n".join(lines)
 
 
-MAX_REASONS = 3
-"""Reasons for jobs whose memory was not checked, the most frequent first."""
+MAX_REASONS, MAX_REASON = 3, 120
+"""Reasons for jobs whose memory was not checked, the most frequent first, and the characters of one."""
 
 
 def _not_checked(report: Report) -> list[str]:

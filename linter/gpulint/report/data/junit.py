@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def render(report: Report) -> str:
-    """The XML text. A file that could not be read is an error, a skipped one is skipped; infos are passed cases.
+    """The XML text. A file that could not be read is an error; a skipped one, and a job whose memory was not checked,
+    is skipped; infos are passed cases.
 
     A file that was only reached through another has a suite where something was found in it.
     """
@@ -34,13 +35,19 @@ def _suite(file: FileResult, report: Report) -> str:
     if file.status == "error":
         cases.append(_named("read", file, f"<error message={_attribute(file.reason)}/>"))
     elif file.status == "skipped":
-        cases.append(_named("read", file, f"<skipped message={_attribute(file.reason)}/>"))
+        cases.append(_named("read", file, _skipped(file.reason)))
     elif not cases:
         cases.append(_named("no findings", file, ""))
+    unchecked = [job for job in file.jobs if job.unchecked]
+    cases += [_named(f"memory {job.part}".strip(), file, _skipped(job.unchecked)) for job in unchecked]
     counts = {"tests": len(cases), "failures": failures, "errors": int(file.status == "error")}
-    counts["skipped"] = int(file.status == "skipped")
+    counts["skipped"] = int(file.status == "skipped") + len(unchecked)
     numbers = " ".join(f'{name}="{number}"' for name, number in counts.items())
     return "\n".join([f"  <testsuite name={_attribute(file.path)} {numbers}>", *cases, "  </testsuite>"])
+
+
+def _skipped(why: str) -> str:
+    return f"<skipped message={_attribute(why)}/>"
 
 
 def _named(name: str, file: FileResult, body: str) -> str:

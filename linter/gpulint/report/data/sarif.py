@@ -10,7 +10,7 @@ from ...settings.severity import SEVERITIES
 from ..advice import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ...finding import Finding, Location, Report, Suggestion
     from ...rules.load import RuleText
@@ -54,21 +54,13 @@ def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
                     {
                         "executionSuccessful": report.count("error") == 0,
                         "toolExecutionNotifications": [
-                            {
-                                "level": "error",
-                                "message": {"text": file.reason},
-                                "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(file.path)}}}],
-                            }
-                            for file in report.files
-                            if file.status == "error"
-                        ]
-                        + [
-                            {
-                                "level": "warning",
-                                "message": {"text": f"{left_out} findings left out, more than {MAX_RESULTS}"},
-                            }
-                        ]
-                        * bool(left_out),
+                            *_notifications(report),
+                            *(
+                                [_notification("warning", f"{left_out} findings left out, more than {MAX_RESULTS}")]
+                                if left_out
+                                else []
+                            ),
+                        ],
                     }
                 ],
                 "results": [_result(finding, index, report.texts) for finding in findings],
@@ -76,6 +68,21 @@ def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
         ],
     }
     return json.dumps(log, indent=2)
+
+
+def _notifications(report: Report) -> Iterator[dict[str, Any]]:
+    """The files that could not be read, and the jobs whose memory was not checked."""
+    for file in report.files:
+        if file.status == "error":
+            yield _notification("error", file.reason, file.path)
+        for job in file.jobs:
+            if job.unchecked:
+                yield _notification("note", f"{job.part}: {job.unchecked}" if job.part else job.unchecked, file.path)
+
+
+def _notification(level: str, text: str, path: str = "") -> dict[str, Any]:
+    place = {"locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(path)}}}]} if path else {}
+    return {"level": level, "message": {"text": text}, **place}
 
 
 def _rule(rule: RuleText) -> dict[str, Any]:
