@@ -184,7 +184,7 @@ def test_a_name_does_not_tell_which_library_packed_the_weights():
     adapter = {"type": "lora", "r": 8, "targets": ["q_proj"]}
     run = {"model": "someone/Qwen3-8B-AWQ", "method": "lora", "adapter": adapter}
     found = estimate(Job.validate({**run, "micro_batch_size": 1, "sequence_length": 64}))
-    (unknown,) = (item for item in found.assumptions if item.field == "weights.quantization.method" and item.high)
+    (unknown,) = (item for item in found.assumptions if item.field == "weights.stored")
     assert unknown.high > 2 * 6.5e9 - 0.6 * 6.5e9
     assert found.per_gpu.high - found.per_gpu.process >= unknown.high
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .estimate import NotEstimable
 from .frameworks.frameworks import without_unknown
 from .states.adapter_parameters import with_adapter
+from .states.guessed import as_stored, opened, weighs
 from .unmodeled import with_required
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def loaded_model(job: Job, model: Model) -> Model:
     """Raises NotEstimable for an encoder of images alone, and for a task whose head is not known."""
     if not _reads_text(model):
         raise NotEstimable(f"a {model.model_type} model reads images: how encoders of images alone compute is not read")
-    model = _as_loaded(job, model)
+    model = as_stored(job, _as_loaded(job, model))
     if job.kind == "inference":
         return model
     from ..models.heads import for_task
@@ -49,5 +50,9 @@ def _reads_text(model: Model) -> bool:
 
 
 def as_run(job: Job, model: Model) -> Job:
-    """With its method's default adapter and the packages it cannot lack, without a framework that nobody knows."""
-    return with_required(with_adapter(without_unknown(job)), model)
+    """With its method's default adapter, the packages it cannot lack and what a name leaves open.
+
+    Without a framework that nobody knows.
+    """
+    job = with_required(with_adapter(without_unknown(job)), model)
+    return opened(job, model) if weighs(job, model) else job

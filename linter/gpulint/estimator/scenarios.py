@@ -155,7 +155,9 @@ def _moved(job: Job, found: Estimate, path: str, tried: list[Found]) -> Assumpti
     less = max(0, found.per_gpu.low - min(tiers.low for tiers in mine))
     more = max(0, max(tiers.high for tiers in mine) - found.per_gpu.high)
     values = " or ".join("the model's own" if value is None else str(value) for value in may_be(job, path))
-    return Assumption(path, str(_value(job, path)), f"not stated: {values}", less, more)
+    origin = job.origins.get(path)
+    why = f"{origin.note}; or" if origin is not None and origin.kind == "guessed" else "not stated:"
+    return Assumption(path, str(_value(job, path)), f"{why} {values}", less, more)
 
 
 def _value(job: Job, path: str) -> Any:

@@ -14,7 +14,6 @@ from .phases import MICRO_STEP, micro_phases, micro_step
 from .sharding.one_process import unknown_caches
 from .sharding.strategy import sharded_state
 from .states.imbalance import dropless
-from .states.quantization import unpacked_perhaps
 from .unmodeled import gaps
 
 if TYPE_CHECKING:
@@ -106,7 +105,6 @@ DECIDING = (
     Row(lambda run: image_assumptions(run.stage.job, run.stage.whole, most=run.replay), bounded=True, last=True),
     Row(lambda run: unknown_caches(run.stage.job, run.stage.whole), bounded=True),
     Row(lambda run: uncertainty.gathered_anew(run.job, run.state.largest_allgather), bounded=True),
-    Row(lambda run: unpacked_perhaps(run.stage.job, run.stage.whole, run.tensors)),
     Row(lambda run: uncertainty.unstated(run.job, run.states)),
     Row(
         lambda run: uncertainty.further_heads(run.job, run.stage.own.shape.layers, run.resident, run.phases),

@@ -30,6 +30,14 @@ class Quantization:
         "Modules with another quantization method, by a part of their name: `{experts: mxfp4-linear}`.", made=dict
     )
 
+    def __str__(self) -> str:
+        plain = {"none": "16 bits", "pack-quantized": "compressed-tensors"}
+        return plain.get(self.method, self.method)
+
+
+UNPACKED = Quantization("none", 16)
+"""A checkpoint that is not packed, where `Weights.stored` has to say so."""
+
 
 @dataclass(slots=True)
 class Weights:
@@ -40,6 +48,11 @@ class Weights:
         "Dtype of the trained base weights, if only those are upcast; null is `weights.dtype`.", None
     )
     quantization: Quantization | None = declared("Quantization of the base weights.", None)
+    stored: Quantization | None = declared(
+        "Quantization of the checkpoint itself, where no config.json of it is read (method `none`: 16 bits); null is "
+        "what its config states, else its name.",
+        None,
+    )
     float32: list[str] = declared(
         "Parts of names of parameters that stay in float32 (`norm`, `embed_tokens`).", made=list
     )

@@ -134,6 +134,7 @@ class Model(NamedTuple):
     exact     False where the architecture is unknown and a llama-like table stands in, or its table is approximate
     named_quantization   the method that only the repository's name states (`gptq`, `bnb-nf4`); None where the name
               states none or `config` has a `quantization_config`
+    listed    whether its own id is in the catalogue, which lists what is published under it
     namesake  why and for which model of the catalogue it is taken, where only its name tells; None elsewhere
     headless  whether it is loaded without a head (`AutoModel`), as encoders and embedding models are
     """
@@ -147,6 +148,7 @@ class Model(NamedTuple):
     shape: Shape
     exact: bool = True
     named_quantization: str | None = None
+    listed: bool = False
     namesake: str | None = None
     headless: bool = False
     defaults: Mapping[str, Any] = MappingProxyType({})

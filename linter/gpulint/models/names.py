@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from .catalogue import find, of_leaf
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from .catalogue import CatalogueRow
 
 QUANTIZED_NAMES = (
@@ -75,6 +77,28 @@ def named_quantization(name: str) -> str | None:
     if any(f"-{word}-" in words for word in UNPACKED_WORDS):
         return None
     return next((method for word, method in QUANTIZED_NAMES if f"-{word}-" in words), None)
+
+
+_SERIES = re.compile(r"(neuralmagic|redhatai|nm-testing)/(?!meta-llama-3).*-quantized\.w(\d)a(?:8|16)")
+"""What llm-compressor's authors publish; of Llama 3 and 3.1 some are older than its format."""
+
+
+def published_quantization(name: str) -> dict[str, Any] | None:
+    """The `quantization_config` of a series whose publishers hold to one scheme; None for other names.
+
+    Source: the recipes on their model cards: W4A16 in groups of 128, W8A8 and W8A16 with a scale a channel, towers and
+    head left out.
+    """
+    match = _SERIES.fullmatch(name.lower())
+    if match is None:
+        return None
+    bits = int(match[2])
+    weights = {"num_bits": bits, "type": "int", "symmetric": True, **({"group_size": 128} if bits < _BYTE else {})}
+    ignore = ["lm_head", "re:.*(visual|vision|multi_modal)"]
+    return {"quant_method": "compressed-tensors", "ignore": ignore, "config_groups": {"group_0": {"weights": weights}}}
+
+
+_BYTE = 8
 
 
 def named_plain(name: str) -> bool:

@@ -107,10 +107,10 @@ def _from_catalogue(reference: str) -> Model:
     packed = _packed_copy(row)
     if packed is not None:
         source = f"catalogue: dimensions of {packed.id}, of which it is a quantized copy"
-        return _named(build(config_of(packed), reference, source, packed.auto_class))
+        return _named(build(config_of(packed), reference, source, packed.auto_class), listed=True)
     base = f", dimensions of {row.base}" if row.base else ""
     source = f"catalogue, confidence {row.confidence}{base}"
-    return _named(build(config_of(row), reference, source, row.auto_class))
+    return _named(build(config_of(row), reference, source, row.auto_class), listed=True)
 
 
 def _by_name(reference: str, reason: str) -> Model | None:
@@ -151,14 +151,17 @@ def _packed_copy(row: CatalogueRow) -> CatalogueRow | None:
     return known if head and (row.parameters or 0) - (known.parameters or 0) == head else None
 
 
-def _named(model: Model) -> Model:
+def _named(model: Model, *, listed: bool = False) -> Model:
     """With the quantisation that the repository's name states, where its config states none."""
-    from .names import named_quantization
+    from .names import named_quantization, published_quantization
 
     text = model.config.get("text_config")
     if "quantization_config" in model.config or (isinstance(text, dict) and "quantization_config" in text):
         return model
-    return model._replace(named_quantization=named_quantization(model.id))
+    published = published_quantization(model.id)
+    if published is not None:
+        return model._replace(config={**model.config, "quantization_config": published}, listed=listed)
+    return model._replace(named_quantization=named_quantization(model.id), listed=listed)
 
 
 def _local(reference: str, directory: str | None, root: str | None) -> str | None:

@@ -19,6 +19,7 @@ from .rule import CONFIDENCES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..job.job import Job
     from ..settings.severity import Severity
     from .evaluate import Fired
     from .facts.facts import Facts
@@ -60,7 +61,7 @@ def _memory(facts: Facts) -> Iterator[str]:
     for item in sorted(moved, key=lambda item: -moved[item])[:MAX_TOLD]:
         if moved[item] and moved[item] >= most / SMALL:
             less = f"{bytes_text(moved[item])} {'less' if least else 'more'}"
-            yield f"assumes {_named(facts, item.field)} {item.value} ({item.origin}); it may be {less}"
+            yield f"assumes {_named(facts.opened, item.field)} {item.value} ({item.origin}); it may be {less}"
     if not most:
         low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
         yield f"not certain: the job needs {low} to {high}"
@@ -75,9 +76,10 @@ def _others(hit: Fired, facts: Facts) -> Iterator[str]:
     from ..estimator.scenarios import may_be
 
     states: dict[str, Facts] = facts.shared.setdefault(_States, _States())
-    for path in facts.job.unstated:
+    opened = facts.opened
+    for path in opened.unstated:
         fails = []
-        for value in may_be(facts.job, path):
+        for value in may_be(opened, path):
             key = f"{path}={value!r}"
             if key not in states and len(states) < MAX_STATES:
                 job = facts.job.with_changes({path: value, "unstated": []})
@@ -88,23 +90,23 @@ def _others(hit: Fired, facts: Facts) -> Iterator[str]:
             if state is None or not fires(hit.rule.when, state):
                 fails.append(_told(value))
         if fails:
-            yield f"assumes {_assumed(facts, path)}; does not hold for {' or '.join(fails)}"
+            yield f"assumes {_assumed(opened, path)}; does not hold for {' or '.join(fails)}"
 
 
 class _States(dict[str, "Facts"]):
     """The job with one open fact at another value, each made once for all findings."""
 
 
-def _assumed(facts: Facts, path: str) -> str:
+def _assumed(job: Job, path: str) -> str:
     """An open fact as people are told of it: the key, its value, and why nobody knows it."""
-    origin = facts.job.origins.get(path)
+    origin = job.origins.get(path)
     why = f" ({origin.note})" if origin is not None and origin.note else ""
-    return f"{_named(facts, path)} {_told(facts.job.get(path))}{why}"
+    return f"{_named(job, path)} {_told(job.get(path))}{why}"
 
 
-def _named(facts: Facts, path: str) -> str:
+def _named(job: Job, path: str) -> str:
     """The key of a field, where one says it, else its path."""
-    origin = facts.job.origins.get(path)
+    origin = job.origins.get(path)
     return origin.key if origin is not None and origin.key else path
 
 

@@ -11,6 +11,7 @@ from ...upstream.transformers_models import FUSED_EXPERTS
 from ..estimate import Assumption
 from ..frameworks.frameworks import framework, of_transformers
 from .checkpoint import compressed, named_quantization, stored_quantization
+from .guessed import UNTOLD
 from .skipping import kept, left_out, unconverted
 
 if TYPE_CHECKING:
@@ -85,23 +86,6 @@ def _runs_in_transformers(job: Job) -> bool:
     return engine == "transformers" and of_transformers(job)
 
 
-UNTOLD = ("awq", "gptq")
-"""Methods that a repository is named after whatever library wrote it: AutoAWQ and GPTQModel, or llm-compressor in the
-format of compressed-tensors."""
-
-
-def unpacked_perhaps(job: Job, model: Model, found: Iterable[Parameter]) -> list[Assumption]:
-    """What a checkpoint that is known by its name alone takes more as one of compressed-tensors: 16 bits an element."""
-    named = job.weights.quantization is None and stored_quantization(model) is None
-    if not named or model.named_quantization not in UNTOLD or not _runs_in_transformers(job):
-        return []
-    more = sum(2 * item.elements - item.raw for item in found if item.packed)
-    if more <= 0:
-        return []
-    note = f"as llm-compressor writes {model.named_quantization} checkpoints, the first forward pass would unpack them"
-    return [Assumption("weights.quantization.method", model.named_quantization, note, 0, more)]
-
-
 _SMALL_GROUP, _GROUP = 32, 128
 _SCALE_BYTES = 2.5
 """A 16-bit scale and a 4-bit zero point a group (AutoAWQ's and compressed-tensors' packed formats)."""
@@ -141,7 +125,8 @@ def _packs_experts(job: Job, model: Model, quantization: Quantization, ready: bo
 
 def named_assumption(job: Job, model: Model) -> Assumption | None:
     """The line that says the name is the source, where it is."""
-    if job.weights.quantization is not None or model.named_quantization is None:
+    open_ = job.weights.stored is not None
+    if job.weights.quantization is not None or model.named_quantization is None or open_:
         return None
     found = effective_quantization(job, model)
     if found is None:

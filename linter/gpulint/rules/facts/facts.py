@@ -149,6 +149,21 @@ class Facts:
         return self._model  # type: ignore[return-value]
 
     @property
+    def opened(self) -> Job:
+        """The job with what only the model's name says as an open fact."""
+        from ...estimator.states.guessed import opened
+
+        return opened(self.job, self.model)
+
+    @property
+    def may_be_stored(self) -> list[str | None]:
+        """The `quant_method`s that a checkpoint may have besides what its name says."""
+        from ...estimator.states.guessed import PATH, method_of
+
+        origin = self.opened.origins.get(PATH)
+        return [method_of(value) for value in origin.values] if origin is not None else []
+
+    @property
     def estimate(self) -> Estimate | None:
         """The estimate of the job as written; None where it cannot be made, `estimate_reason` then says why."""
         return self.estimate_with({})
@@ -172,7 +187,7 @@ class Facts:
 
     def estimate_with(self, changes: dict[str, Any]) -> Estimate | None:
         """The estimate with Job fields changed, made once."""
-        key = tuple(sorted((path, str(value)) for path, value in changes.items()))
+        key = tuple(sorted((path, repr(value)) for path, value in changes.items()))
         if key not in self._estimates:
             if len(self._estimates) > MAX_ESTIMATES:
                 return None

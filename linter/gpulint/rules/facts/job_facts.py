@@ -186,17 +186,20 @@ def _rope_scaling(facts: Facts) -> Any:
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
     """`quantization_config.quant_method` of the model's own config.json, else the method in its id (`-GPTQ`, `-AWQ`,
-    `-bnb-4bit`, `-NVFP4`); null if neither names one."""
+    `-bnb-4bit`, `-FP8`); null if neither names one. An id that the catalogue does not list is a guess."""
+    from ...estimator.states.guessed import method_named, method_of
+    from ...models.names import named_quantization
+
+    if facts.job.weights.stored is not None:
+        return method_of(facts.job.weights.stored)
     config = facts.model.config.get("quantization_config") if facts.model is not None else None
     if isinstance(config, dict):
         return config.get("quant_method")
-    name = facts.job.model.lower() if isinstance(facts.job.model, str) else ""
-    named = next((method for mark, method in _QUANTIZED_NAMES if mark in name), None)
-    return UNKNOWN if facts.model is None and named is None else named
-
-
-_QUANTIZED_NAMES = (("-gptq", "gptq"), ("-awq", "awq"), ("bnb-4bit", "bitsandbytes"), ("-nvfp4", "nvfp4"))
-"""Parts of hub ids -> the method that quantized their weights, as the publishers name them."""
+    if facts.model is not None:
+        named = facts.model.named_quantization
+        return method_named(named) if named is not None else None
+    named = named_quantization(facts.job.model) if isinstance(facts.job.model, str) else None
+    return method_named(named) if named is not None else UNKNOWN
 
 
 def _attribute(of: Callable[[Facts], Any], path: str, name: str, meaning: str, unit: str, type_: str) -> None:

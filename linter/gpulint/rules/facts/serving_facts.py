@@ -51,6 +51,8 @@ def _mismatch(facts: Facts) -> Any:
     families = _table()["families"]
     if flag not in families or own not in families:
         return UNKNOWN
+    if families[flag] in {families.get(str(method)) for method in facts.may_be_stored}:
+        return None
     return own if families[flag] != families[own] else None
 
 

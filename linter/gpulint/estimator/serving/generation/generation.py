@@ -14,7 +14,7 @@ from ...estimate import LEAST, MOST, Assumption, Estimate, Phase, Tiers, capacit
 from ...peak_candidate import PeakCandidate
 from ...states.loading import PACKED_ON_LOAD, retyped
 from ...states.parameters import base_dtype, parameters
-from ...states.quantization import effective_quantization, unpacked_perhaps
+from ...states.quantization import effective_quantization
 from ...states.storage import dtype_bytes
 from ...states.tensor_parallel import stages
 from ...states.weights import weights
@@ -93,7 +93,7 @@ def estimate_generation(job: Job, model: Model, gpu: Gpu | None) -> Estimate:
     tiers = _tiers(overhead, peak, round(element * batch * prompt * model.shape.intermediate), bounded)
     load = phases[0].allocated
     unknown = uncertainty.while_loading(job, found, load, tiers.per_gpu(peak.allocated).high - overhead.high)
-    unknown += [*unpacked_perhaps(job, model, found), *kernels_perhaps(model, phases, fused)]
+    unknown += kernels_perhaps(model, phases, fused)
     unknown += unread_images(job, model, batch, prompt, element)
     judged = verdict(tiers.widened(unknown).per_gpu(peak.allocated), gpu, bounded=bounded)
     unknown += [*packed_later(job, found, load, peak.allocated), *graphs(job, gpu)]
