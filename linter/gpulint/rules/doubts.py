@@ -39,13 +39,18 @@ class Judged(NamedTuple):
 def judged(hit: Fired, facts: Facts) -> Judged:
     """A finding over the values that open facts may take."""
     severity, confidence = hit.rule.severity, hit.rule.confidence
-    notes = [*(_memory(facts) if hit.about_memory else _others(hit, facts))]
+    notes = [*(_memory(facts) if _judges(hit, facts) else _others(hit, facts))]
     if notes:
         severity, confidence = _less_severe(severity), "low"
     if hit.about_memory and facts.model is not None and not facts.model.exact:
         severity, confidence = min(severity, "warning", key=SEVERITIES.index), _lower(confidence)
         notes.append(f"the architecture {facts.model.model_type} is unknown; estimated with a similar one")
     return Judged(severity, confidence, tuple(notes))
+
+
+def _judges(hit: Fired, facts: Facts) -> bool:
+    """Whether a rule speaks of what the verdict is about; else it compares bytes that another value changes."""
+    return hit.about_memory and (facts.estimate is None or facts.estimate.as_stated in ("tight", "exceeds"))
 
 
 def _memory(facts: Facts) -> Iterator[str]:
