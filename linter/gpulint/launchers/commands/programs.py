@@ -278,7 +278,9 @@ def _shipped(path: str, format_: str) -> bool:
     return path.startswith(_OUMI) or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
 
 
-_GENERATES = re.compile(r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess")
+_GENERATES = re.compile(
+    r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess|analy[sz]e|tokeni[sz]e|merge"
+)
 """What the scripts of Megatron-LM that train nothing are called (its `tools` and `examples/inference`)."""
 
 
