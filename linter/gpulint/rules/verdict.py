@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 NAME_A_GPU = "--gpu, a `# gpulint: gpu=...` comment or gpulint.toml"
 KNOW_THE_MODEL = "`gpulint models add`, a config.json, or another name in gpulint.toml"
 STATE_THE_MODEL = "a model in the file, or the file that names it"
-READ_THE_FILE = "that file, in the project"
 STATE_MORE = "what `gpulint estimate` lists as assumed"
 STATE_THE_REST = "the batch size and the length"
 
@@ -38,7 +37,7 @@ def verdict_of(facts: Facts, part: str) -> JobResult:
     if facts.gpu is None:
         return unchecked("no GPU is named", NAME_A_GPU)
     if facts.job.unread:
-        return unchecked(facts.job.unread, READ_THE_FILE)
+        return unchecked(facts.job.unread, "")
     estimate = facts.estimate
     if estimate is None:
         return unchecked(facts.estimate_reason, STATE_THE_REST)
