@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...repository.key_readers import reads
+from ...source.read import SUFFIXES
 from ...source.referenced import upward
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def settled(problems: Sequence[Problem], document: Document, root: str) -> list[
                 continue
         if item.kind == "unknown-key" and item.values["treatment"] == "ignored" and _referred(item, document):
             continue
+        if item.kind == "unknown-key" and _of_another_program(item, document, root):
+            continue
         kept.append(item)
     return _gathered(kept)
 
@@ -79,6 +83,22 @@ def may_name(package: str, key: str) -> bool:
     """Whether a source may know a key: its modules hold the word, or there are none to read."""
     words = _words(package)
     return not words or key.replace("-", "_") in words
+
+
+def _of_another_program(problem: Problem, document: Document, root: str) -> bool:
+    """Whether a program of the project reads the key of the config, as one that starts the tool with it may.
+
+    What only resembles a known key counts where the very file that opens configs reads it; what the tool stops at,
+    where the program takes it out.
+    """
+    syntax = document.syntax if problem.path in (None, document.path) else SUFFIXES.get(_suffix(problem.path), "")
+    resembles = problem.values["slip"] == "yes" or bool(problem.values.get("suggestion"))
+    refused = problem.values["treatment"] == "refused"
+    return reads(problem.key, syntax, root or os.path.dirname(document.path), itself=resembles, takes=refused)
+
+
+def _suffix(path: str | None) -> str:
+    return os.path.splitext(path or "")[1].lower()
 
 
 def _meant(problem: Problem) -> bool:
