@@ -225,6 +225,13 @@ class Estimate:
         return "fits" if self.verdict == "fits" and self.per_gpu.high <= self.capacity.usable else "tight"
 
     @property
+    def undecided(self) -> bool:
+        """Whether the interval reaches from less than half of the GPU to more than all of it, which decides nothing."""
+        if self.capacity is None or self.refusal is not None:
+            return False
+        return 2 * self.per_gpu.low < self.capacity.usable < self.per_gpu.high
+
+    @property
     def peak_phase(self) -> str:
         """The name of the instant with the most memory."""
         return self.peak.name

@@ -6,6 +6,7 @@ inside the launcher, or another file.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
@@ -164,6 +165,9 @@ def open_document(
     _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
+    job.unread = _deciding_option(reading)
+    if job.unread:
+        reading.problems[:] = [item for item in reading.problems if item.kind != "contradiction"]
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)
@@ -294,7 +298,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
     resources, job = launch.resources, reading.job
     reading.launch = resources.told
     if launch.unread:
-        job.unread = f"`{launch.unread}`, which the command names, is not here"
+        job.unread = job.unread or f"`{launch.unread}`, which the command names, is not here"
     for path, decided in launch.decided.items():
         job.assign(path, decided.value)
         job.origins[path] = decided.origin
@@ -312,6 +316,18 @@ def _apply(launch: Launch, reading: Reading) -> None:
         if said is not None and stated.file == launch.config.path:
             note = "; ".join(part for part in (said.note, stated.note) if part)
             job.origins[path] = stated._replace(kind=said.kind, note=note)
+
+
+_SPLITS = re.compile(r"(^|[-_.])([tpecds]p|parallel)([-_.]|$)", re.IGNORECASE)
+
+
+def _deciding_option(reading: Reading) -> str:
+    """What nobody knows of how the job is split: an option of its command that no release which was read has."""
+    for item in reading.problems:
+        written = reading.config.syntax == "flags" and item.kind == "unknown-key" and _SPLITS.search(item.key)
+        if written and item.values.get("slip") != "yes" and item.values.get("treatment") != "ignored":
+            return f"`{item.key}` is an option that gpulint does not know, and may split the job"
+    return ""
 
 
 _OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})

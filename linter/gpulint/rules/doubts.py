@@ -39,13 +39,20 @@ class Judged(NamedTuple):
 def judged(hit: Fired, facts: Facts) -> Judged:
     """A finding over the values that open facts may take."""
     severity, confidence = hit.rule.severity, hit.rule.confidence
-    notes = [*(_memory(facts) if hit.about_memory else _others(hit, facts))]
+    notes = [*(_memory(facts) if _judges(hit, facts) else _others(hit, facts))]
     if notes:
         severity, confidence = _less_severe(severity), "low"
+    if _judges(hit, facts) and facts.estimate is not None and facts.estimate.undecided:
+        severity = "info"
     if hit.about_memory and facts.model is not None and not facts.model.exact:
         severity, confidence = min(severity, "warning", key=SEVERITIES.index), _lower(confidence)
         notes.append(f"the architecture {facts.model.model_type} is unknown; estimated with a similar one")
     return Judged(severity, confidence, tuple(notes))
+
+
+def _judges(hit: Fired, facts: Facts) -> bool:
+    """Whether a rule speaks of what the verdict is about; else it compares bytes that another value changes."""
+    return hit.about_memory and (facts.estimate is None or facts.estimate.as_stated in ("tight", "exceeds"))
 
 
 def _memory(facts: Facts) -> Iterator[str]:
@@ -61,7 +68,7 @@ def _memory(facts: Facts) -> Iterator[str]:
     for item in sorted(moved, key=lambda item: -moved[item])[:MAX_TOLD]:
         if moved[item] and moved[item] >= most / SMALL:
             less = f"{bytes_text(moved[item])} {'less' if least else 'more'}"
-            yield f"assumes {_named(facts.opened, item.field)} {item.value} ({item.origin}); it may be {less}"
+            yield f"assumes {named(facts.opened, item.field)} {item.value} ({item.origin}); it may be {less}"
     if not most:
         low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
         yield f"not certain: the job needs {low} to {high}"
@@ -101,10 +108,10 @@ def _assumed(job: Job, path: str) -> str:
     """An open fact as people are told of it: the key, its value, and why nobody knows it."""
     origin = job.origins.get(path)
     why = f" ({origin.note})" if origin is not None and origin.note else ""
-    return f"{_named(job, path)} {_told(job.get(path))}{why}"
+    return f"{named(job, path)} {_told(job.get(path))}{why}"
 
 
-def _named(job: Job, path: str) -> str:
+def named(job: Job, path: str) -> str:
     """The key of a field, where one says it, else its path."""
     origin = job.origins.get(path)
     return origin.key if origin is not None and origin.key else path

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import JobResult
+from ..units import bytes_text
+from .doubts import named
 
 if TYPE_CHECKING:
     from .facts.facts import Facts
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 NAME_A_GPU = "--gpu, a `# gpulint: gpu=...` comment or gpulint.toml"
 KNOW_THE_MODEL = "`gpulint models add`, a config.json, or another name in gpulint.toml"
 STATE_THE_MODEL = "a model in the file, or the file that names it"
-READ_THE_FILE = "that file, in the project"
+STATE_MORE = "what `gpulint estimate` lists as assumed"
 STATE_THE_REST = "the batch size and the length"
 
 
@@ -35,7 +37,7 @@ def verdict_of(facts: Facts, part: str) -> JobResult:
     if facts.gpu is None:
         return unchecked("no GPU is named", NAME_A_GPU)
     if facts.job.unread:
-        return unchecked(facts.job.unread, READ_THE_FILE)
+        return unchecked(facts.job.unread, "")
     estimate = facts.estimate
     if estimate is None:
         return unchecked(facts.estimate_reason, STATE_THE_REST)
@@ -43,4 +45,9 @@ def verdict_of(facts: Facts, part: str) -> JobResult:
         return JobResult(part, "refuses")
     if estimate.verdict == "unknown":
         return unchecked("the batch size or the length is not stated", STATE_THE_REST)
+    if estimate.undecided:
+        low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
+        most = max(estimate.assumptions, key=lambda item: max(item.low, item.high), default=None)
+        rests = f", which rests on {named(facts.job, most.field)} {most.value}" if most is not None else ""
+        return unchecked(f"it needs {low} to {high}{rests}", STATE_MORE)
     return JobResult(part, estimate.verdict)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...job.origin import Origin
+from ...job.weights import Quantization
 from ...upstream import transformers, trl
 from ...upstream.behaviour import default_of, earlier
 from ..accelerate.elsewhere import sharded_elsewhere
@@ -263,6 +265,24 @@ def _force_reentrant(reader: Reader) -> None:
         reader.derived("reentrant", True, "TRL forces it for PEFT under ZeRO-3", "parallelism.zero.stage")
 
 
+def _open_loading(reader: Reader) -> None:
+    """A script that no table names loads as it likes: what no argument says of the weights may be otherwise."""
+    program, job = reader.project.program, reader.job
+    if not program or program.startswith("trl ") or program_of(program) is not None:
+        return
+    for path, values in (("weights.dtype", _DTYPES), ("weights.quantization", _PACKINGS)):
+        origin = job.origins.get(path)
+        if path == "weights.quantization" and (job.method != "lora" or job.weights.quantization is not None):
+            continue
+        if origin is None or origin.kind in ("default", "assumed"):
+            job.origins[path] = (origin or Origin("assumed", "its script loads the model"))._replace(values=values)
+            job.unstated.append(path)
+
+
+_DTYPES = ("bfloat16", "float32")
+_PACKINGS = (None, Quantization("bnb-nf4", 4.0))
+
+
 def _evaluates(job: Job) -> bool:
     return bool(job.evaluation.micro_batch_size)
 
@@ -296,6 +316,7 @@ ROWS: tuple[Row, ...] = (
     _set_caches,
     lambda reader: set_sharding(reader, _launch(reader)),
     _force_reentrant,
+    _open_loading,
     lambda reader: settle(reader, reader.keys),
 )
 

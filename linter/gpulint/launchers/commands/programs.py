@@ -80,6 +80,12 @@ def _own_options(format_: str, flags: Document) -> Document:
     return _kept(flags, lambda entry: str(entry.key.value).replace("_", "-") in known)
 
 
+def _values(format_: str, flags: Document) -> Document:
+    """The flags without those that are a section of the format, which a script of its own means something else by."""
+    known = _schema(format_).get("properties", {})
+    return _kept(flags, lambda entry: known.get(str(entry.key.value), {}).keys().isdisjoint(("$ref", "properties")))
+
+
 def _kept(flags: Document, wanted: Callable[[Entry], bool]) -> Document:
     """The flags that are wanted."""
     return inside(flags, filter(wanted, flags.root.entries()), flags.root)
@@ -272,7 +278,9 @@ def _shipped(path: str, format_: str) -> bool:
     return path.startswith(_OUMI) or (format_ == "torchtune" and not path.lower().endswith(CONFIG_SUFFIXES))
 
 
-_GENERATES = re.compile(r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess")
+_GENERATES = re.compile(
+    r"generat|infer|server|serve|evaluat|convert|checkpoint|preprocess|analy[sz]e|tokeni[sz]e|merge"
+)
 """What the scripts of Megatron-LM that train nothing are called (its `tools` and `examples/inference`)."""
 
 
@@ -301,7 +309,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
             continue
         form = recognise(document)
         if form is not None and form.name not in ("accelerate", "deepspeed"):
-            return _with_file(form.name, (text, where), flags.document, file, project)
+            return _with_file(form.name, (text, where), _values(form.name, flags.document), file, project)
     if is_of(flags.document, "slime"):
         return Begun("slime", flags.document)
     if is_of(flags.document, "megatron") and not _GENERATES.search(program.name.text):

@@ -1,0 +1,1 @@
+"""How many findings are true on repositories that nobody here had seen."""
