@@ -13,6 +13,7 @@ from ..upstream.packages import representative
 from ..upstream.stack import KERNELS
 from .declarations import declared, kind_of
 from .requirement import Requirement
+from .vendored import copied
 
 BESIDE = frozenset({"requirements", "docker", "dockerfiles", "deps", "envs", "environments"})
 """Folders that only hold what their folder installs."""
@@ -53,7 +54,8 @@ def pins_for(path: str, root: str) -> dict[str, Pin]:
     """The pins that count for a file, by package, from its folder up to the root.
 
     The nearest folder that names a package with a release counts, and in it the best file (`declarations.KINDS`). A
-    range in which the newest release lies pins nothing, and hides what folders above say.
+    range in which the newest release lies pins nothing, and hides what folders above say. The package whose own tree
+    a folder is runs from there.
     """
     if not on_disk():
         return {}
@@ -62,6 +64,10 @@ def pins_for(path: str, root: str) -> dict[str, Pin]:
         of_folder: dict[str, Pin | None] = {}
         for _, paths in groupby(_declaring(folder), key=kind_of):
             of_folder = {**_together([_pinned(path) for path in paths]), **of_folder}
+        if (own := copied(folder)) is not None and own.package not in KERNELS:
+            of_folder[own.package] = Pin(
+                own.package, own.release, (), True, f"{own.package}=={own.release}", shown_path(own.path), own.line
+            )
         found = {**of_folder, **found}
     return {name: pin for name, pin in found.items() if pin is not None}
 

@@ -73,12 +73,14 @@ def known_package(name: str) -> str:
 def gone(package: str, key: str, last: str, release: str) -> bool:
     """Whether a release no longer has a key that `last` was the last described one to have.
 
-    Releases between that and the next described one may have it still, unless `GONE` knows.
+    Releases between that and the next described one may have it still, unless `GONE` knows; so may the development
+    of the first without it, `0.10.0.dev`.
     """
     described = DESCRIBED.get(package, ())
     following = next((found for found in described if older(last, found)), None)
     first = GONE.get((package, key.replace("-", "_"))) or following
-    return older(last, release) and (first is None or not older(release, first))
+    after = first is None or (older(first, release) if ".dev" in release else not older(release, first))
+    return older(last, release) and after
 
 
 def package_of(name: str) -> str | None:

@@ -61,7 +61,8 @@ def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: M
     """The problems of keys as the stated or pinned releases have them.
 
     A key that a release still takes is none, nor one that went in a release between two that were read, nor a number
-    of another kind than the newest release wants. What is left names the release, and `stated` says whether it is one.
+    of another kind than the newest release wants, or null for one. What is left names the release, and `stated` says
+    whether it is one.
     """
     kept = []
     for item in problems:
@@ -76,6 +77,7 @@ def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: M
 
 _LAST_KNOWN = re.compile(r"last known to (\S+) (\d[\w.]*)")
 _NUMBER = "number"
+_NULL = "null"
 
 
 def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pin]) -> Problem | None:
@@ -97,9 +99,10 @@ def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pi
 
 
 def _of_another_release(problem: Problem, versions: Mapping[str, str]) -> bool:
-    """Whether a number is of a kind that the newest release refuses, and an earlier one runs."""
-    number = as_number(problem.values["found"]) is not None and _NUMBER in problem.values["expected"]
-    return bool(number) and _behind(problem.values["upstream"], versions)
+    """Whether a number, or none where one is wanted, is what the newest release refuses, and an earlier one runs."""
+    found = problem.values["found"]
+    number = (found == _NULL or as_number(found) is not None) and _NUMBER in problem.values["expected"]
+    return number and _behind(problem.values["upstream"], versions)
 
 
 def _behind(described: str, versions: Mapping[str, str]) -> bool:
