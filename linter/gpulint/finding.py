@@ -95,6 +95,11 @@ class FileResult:
     column: int = 0
     jobs: tuple[JobResult, ...] = ()
 
+    @property
+    def broken(self) -> bool:
+        """Whether the file could not be parsed."""
+        return self.status == "error" or (self.status == "skipped" and self.line > 0)
+
 
 @dataclass(slots=True)
 class Report:

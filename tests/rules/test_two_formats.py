@@ -12,6 +12,7 @@ from gpulint.formats.core.registry import recognise
 from gpulint.launchers.registry import recognise as recognise_launcher
 from gpulint.rules.examples import config_text
 from gpulint.rules.index import rule_files
+from gpulint.source.document import SourceError
 from gpulint.source.read import parse
 
 REVIEWED = json.loads(Path(__file__).with_name("one_format.json").read_text(encoding="utf-8"))["rules"]
@@ -22,7 +23,11 @@ FILES = {file.id: file for file in rule_files()}
 
 def kind_of(example):
     name = example.get("file", "config.yaml")
-    document = parse(config_text(example), name, SYNTAX.get(Path(name).suffix, "yaml"))
+    syntax = SYNTAX.get(Path(name).suffix, "yaml")
+    try:
+        document = parse(config_text(example), name, syntax)
+    except SourceError:
+        return syntax
     found = recognise(document) or recognise_launcher(document)
     return found.name
 

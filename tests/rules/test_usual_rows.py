@@ -36,9 +36,9 @@ PADDED = "batches are padded to their longest sample"
     ("length", "packing", "batch", "severity", "note"),
     [
         (8192, "true", 16, "error", ""),
-        (8192, "false", 16, "warning", PADDED),
-        (8192, "false", 256, "warning", PADDED),
-        (2048, "false", 96, "warning", PADDED),
+        (8192, "false", 16, "info", PADDED),
+        (8192, "false", 256, "info", PADDED),
+        (2048, "false", 96, "info", PADDED),
     ],
 )
 def test_rows_of_any_length_make_no_error(tmp_path, length, packing, batch, severity, note):
@@ -55,6 +55,6 @@ def test_answers_are_as_long_as_the_policy_writes_them(tmp_path):
         " actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=80 trainer.n_gpus_per_node=1\n"
     )
     ((severity, told),) = severities(tmp_path, text.format("True"), "run.sh")
-    assert severity == "warning"
+    assert severity == "info"
     assert "as long as the policy writes them" in told
     assert [severity for severity, _ in severities(tmp_path, text.format("False"), "padded.sh")] == ["error"]

@@ -43,9 +43,19 @@ def test_a_foreign_file_is_skipped_whatever_is_wrong_with_it(tmp_path, name):
 @pytest.mark.parametrize("name", ["ds.json", "axolotl.yml"])
 def test_a_config_that_cannot_be_read_is_told(tmp_path, name):
     (tmp_path / name).write_text(BROKEN[name][0])
-    (result,) = check([str(tmp_path)], Settings(root=str(tmp_path))).files
-    assert result.status == "error"
-    assert result.line > 0
+    report = check([str(tmp_path)], Settings(root=str(tmp_path)))
+    ((result,), (finding,)) = report.files, report.findings
+    assert (result.status, finding.rule, finding.severity) == ("skipped", "GPU020", "error")
+    assert finding.location.span.line == result.line > 0
+
+
+@pytest.mark.parametrize("word", ["CONFIG_BATCH_SIZE", "{{ batch }}", "<batch>", "$BATCH"])
+def test_a_template_is_no_broken_config(tmp_path, word):
+    keys = f'"train_micro_batch_size_per_gpu": {word},\n  "zero_optimization": {{"stage": 2}}'
+    (tmp_path / "ds.json").write_text(f'{{\n  {keys},\n  "bf16": {{"enabled": true}}\n}}\n')
+    report = check([str(tmp_path)], Settings(root=str(tmp_path)))
+    assert (report.files[0].status, report.findings) == ("skipped", [])
+    assert word.strip("{} ") in report.files[0].reason
 
 
 def test_a_file_that_is_named_is_told_in_any_case(tmp_path):

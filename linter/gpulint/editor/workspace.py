@@ -118,7 +118,7 @@ class Workspace:
         """The reading of a file; while it cannot be read, the last one that came to something."""
         read = self.reading(path)
         outcome = self._outcomes.get(path)
-        broken = outcome is not None and outcome.file.status == "error"
+        broken = outcome is not None and outcome.file.broken
         return self._understood.get(path, read) if broken else read
 
     def findings(self, path: str) -> Iterator[Finding]:
@@ -138,7 +138,7 @@ class Workspace:
         if os.path.basename(path) in SETTINGS_NAMES:
             self.touch_all()
         for other, outcome in self._outcomes.items():
-            if outcome.file.status == "error" or any(os.path.realpath(name) == real for name in outcome.texts):
+            if outcome.file.broken or any(os.path.realpath(name) == real for name in outcome.texts):
                 self._dirty.add(other)
         for other in self._dirty:
             self._readings.pop(other, None)
@@ -166,7 +166,7 @@ class Workspace:
             self.report = run.report(outcomes)
         except Exception:  # settings of the folder, which are told where they count, or a defect
             self.report = Report(findings=[item for outcome in outcomes for item in outcome.findings])
-        failed = [file for file in (outcome.file for outcome in outcomes) if file.status == "error"]
+        failed = [file for file in (outcome.file for outcome in outcomes) if file.broken]
         told = [Trouble(file.path, file.reason, file.line, file.column) for file in failed if self._is_told(file)]
         self.troubles = [*self._failures.values(), *told]
 
@@ -176,7 +176,9 @@ class Workspace:
         elif syntax_of(*self.buffers[path][:2]):
             found = next(find_files([path], run.layers), None)
             if found is not None:
-                self._outcomes[path] = run.outcome(found._replace(named=False))
+                outcome = run.outcome(found._replace(named=False))
+                # what is wrong with a file that cannot be read is told as trouble, while it is written
+                self._outcomes[path] = outcome._replace(findings=[]) if outcome.file.broken else outcome
 
     def _is_told(self, file: FileResult) -> bool:
         """Whether a file that cannot be read is one of ours: editors have others to tell of broken YAML and JSON."""

@@ -140,12 +140,12 @@ def open_document(
     reading = form.read(document, project)
     if launch is not None and launch.resources.processes is None and stated.gpus == asked.gpus is not None:
         # the launch says how many GPUs there are; a program that says how many it uses is started on those
-        uncounted = project_of(document, settings, stated._replace(gpus=None, nodes=None), line, launch)
-        own = form.read(document, uncounted)
-        if own.job.origins["hardware.gpus"].kind == "file":
-            asked, stated = (found._replace(gpus=None, nodes=None) for found in (asked, stated))
+        uncounted = stated._replace(gpus=None, nodes=None)
+        if _counts_itself(form.read(document, project_of(document, settings, uncounted, line, launch))):
+            asked, stated = asked._replace(gpus=None, nodes=None), uncounted
             given[-1] = _Source(asked, _from_launch(launch))
-            project, reading = uncounted, own
+            project = project_of(document, settings, stated, line, launch)
+            reading = form.read(document, project)
     said = _said(reading)
     hardware = stated.or_else(said).or_else(configured)
     if hardware != stated.or_else(said):
@@ -165,9 +165,7 @@ def open_document(
     _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    job.unread = _deciding_option(reading)
-    if job.unread:
-        reading.problems[:] = [item for item in reading.problems if item.kind != "contradiction"]
+    _leave_unread(reading)
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)
@@ -321,13 +319,20 @@ def _apply(launch: Launch, reading: Reading) -> None:
 _SPLITS = re.compile(r"(^|[-_.])([tpecds]p|parallel)([-_.]|$)", re.IGNORECASE)
 
 
-def _deciding_option(reading: Reading) -> str:
-    """What nobody knows of how the job is split: an option of its command that no release which was read has."""
+def _leave_unread(reading: Reading) -> None:
+    """An option of the command that no release which was read has may split the job: neither its memory nor what its
+    ranks come to is known then."""
     for item in reading.problems:
         written = reading.config.syntax == "flags" and item.kind == "unknown-key" and _SPLITS.search(item.key)
         if written and item.values.get("slip") != "yes" and item.values.get("treatment") != "ignored":
-            return f"`{item.key}` is an option that gpulint does not know, and may split the job"
-    return ""
+            reading.job.unread = f"`{item.key}` is an option that gpulint does not know, and may split the job"
+            reading.problems[:] = [item for item in reading.problems if item.kind != "contradiction"]
+            return
+
+
+def _counts_itself(reading: Reading) -> bool:
+    """Whether the config states the number of GPUs that its program uses."""
+    return reading.job.origins["hardware.gpus"].kind == "file"
 
 
 _OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})

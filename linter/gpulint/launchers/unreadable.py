@@ -34,7 +34,8 @@ def blank_at(text: str, error: SourceError) -> str:
     """The word of a template at which a file cannot be read; "" where there is none."""
     lines = text.splitlines()
     line = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
-    match = _FILLED_IN.match(line, max(0, error.column - 1))
+    at = max(0, error.column - 1)
+    match = _FILLED_IN.match(line, at) or _FILLED_IN.match(line, max(0, at - 1))  # in `{{`, the second is at fault
     return match[0].split(",")[0].strip() if match else ""
 
 
