@@ -194,3 +194,9 @@ def test_fsdp2_edits_write_the_switch(acc):
 )
 def test_what_accelerate_cannot_say(acc, text, changes):
     assert acc.change(text, changes) is None
+
+
+@pytest.mark.parametrize(("steps", "problems"), [("auto", 0), ("4", 0), ("many", 1)])
+def test_accumulation_that_the_trainer_fills_in(acc, steps, problems):
+    text = f"distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  gradient_accumulation_steps: {steps}\n"
+    assert len(acc.read(text + "  zero_stage: 2\n").problems) == problems

@@ -15,6 +15,7 @@ from gpulint.source.document import SourceError
 CONFIGS = [
     yaml.safe_load(example["config"])
     for file in rule_files()
+    if file.id != "GPU020"  # whose examples nothing can parse
     for example in file.source["examples"]
     if isinstance(example["config"], str) and example.get("file", "").endswith("yaml" if "file" in example else "")
 ]
