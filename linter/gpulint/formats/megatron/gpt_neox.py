@@ -57,6 +57,8 @@ def read(document: Document, project: Project) -> Reading:
     keys = Arguments(document.root, dashes=True)
     if "num_layers" not in keys:
         raise NoJobError(document.path, "a part of a GPT-NeoX run: the model stands in another file")
+    if not any(name in keys for name in _TRAINING):
+        raise NoJobError(document.path, "a part of a GPT-NeoX run: how it trains stands in another file")
     kind = keys.raw("attention_config")
     if kind and any(word in str(kind.value) for word in ("mamba", "rwkv", "gmlp", "sparse")):
         raise NoJobError(document.path, "attention-config has layers that are no plain attention")
@@ -64,6 +66,12 @@ def read(document: Document, project: Project) -> Reading:
     reader.bind(TABLE.rows)
     reader.reading.problems[:0] = unknown_flat_keys(document, NAME, UPSTREAM, lambda key, *_: key.startswith("_"))
     return reader.reading
+
+
+_TRAINING = (
+    "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer", "train_iters",
+)  # fmt: skip
+"""Keys of the half that says how a run trains; a run is started with several files, which `deepy.py` merges."""
 
 
 def _set_model(reader: Reader) -> None:
