@@ -234,6 +234,7 @@ def scalar(word: Word, places: Places, path: str) -> Node:
     """A word as the value that its text says."""
     node = Node("scalar", _typed(word), place(places, word.at), word.text)
     node.path = path
+    node.may_be = tuple(_typed(word._replace(text=text, known=True)) for text in word.may_be)
     return node
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .branches import Branches
 from .conditions import matches, verdict
+from .loops import over
 from .options import given, reads_options
 from .script import Script
 from .uncertain_values import Doubts
@@ -204,12 +205,12 @@ class _Reader(Words):
             self.variables.update(before)
 
     def loop(self, words: list[Word]) -> None:
-        """`for NAME in a b`: the variable is known where the list has one word."""
-        name, rest = words[1].text, words[3:]
-        if len(rest) == 1:
-            self.variables[name] = rest[0]
-        else:
-            self.variables.pop(name, None)
+        """`for NAME in a b`: the variable is one of the words."""
+        name = words[1].text
+        self.variables.pop(name, None)
+        value = over(name, words[3:])
+        if value is not None:
+            self.variables[name] = value
 
     def simple(self) -> tuple[list[Word], str, dict[str, Word]]:
         """The words up to a separator, the file that output goes to, and assignments in front."""

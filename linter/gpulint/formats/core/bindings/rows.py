@@ -14,7 +14,7 @@ from .reader import Bound
 from .sources import LEAVE, NEVER, Assumed, Default, Derived, Rest, Source, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ....job.job import Job
     from ....source.document import Document
@@ -122,8 +122,10 @@ class Key(Bound):
         """What a key that is there says; LEAVE for what holds of an absent one."""
         value = self.value(answer.value, reader.job) if answer.says else answer.value
         if value is Unsaid.BLANK:
-            reader.leave_open(self.field, given, self._may_be(reader.job))
-            return self._blank(reader, given)
+            stated = self._values(map(self.kind.read, given.entry.value.may_be), reader.job)
+            reader.leave_open(self.field, given, stated or self._may_be(reader.job))
+            note = f"{given.value} is filled in when the job starts"
+            return Assumed(_largest(stated), note) if stated else self._blank(reader, given)
         if not isinstance(value, Unsaid):
             return value
         said = {Unsaid.OTHER: self.other, Unsaid.NULL: self.null}.get(value, LEAVE)
@@ -134,7 +136,11 @@ class Key(Bound):
         """The field's values for the few that a key of the kind has; none where they are without number."""
         if self.kind.name not in _FEW:
             return ()
-        said = (self.value(sample, job) for sample in self.kind.samples)
+        return self._values(self.kind.samples, job)
+
+    def _values(self, read: Iterable[Any], job: Job) -> tuple[Any, ...]:
+        """The field's values, each once, for what a key may hold."""
+        said = (self.value(value, job) for value in read if not isinstance(value, Unsaid))
         values = [source.value for source in said if not isinstance(source, Unsaid)]
         return tuple(value for number, value in enumerate(values) if value not in values[:number])
 
@@ -172,6 +178,12 @@ class Fixed(Bound):
         if reader.has_set(self.field) or (self.when is not None and not self.when(reader.job)):
             return
         _put(reader, self.field, self.source)
+
+
+def _largest(values: tuple[Any, ...]) -> Any:
+    """The value that a finding is first asked for: of numbers the largest, which of lengths and batches fails first."""
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    return max(numbers) if len(numbers) == len(values) else values[0]
 
 
 def _put(reader: Reader, field: str, stated: Any) -> None:
