@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from . import axolotl, litgpt, megatron, nemo_automodel, olmo, openrlhf, prime_rl, torchtitan, torchtune, unsloth, verl
+from . import axolotl, litgpt, megatron, nemo_automodel, olmo, torchtitan, torchtune, unsloth
 from .behaviour import BehaviourByType, is_release
+from .rl import openrlhf, prime_rl, verl
 from .serving import sglang, vllm
 
 if TYPE_CHECKING:

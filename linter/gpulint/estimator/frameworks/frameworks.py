@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
 from ...upstream import megatron, torchtune
-from ...upstream.prime_rl import OWN_MODELS
+from ...upstream.rl.prime_rl import OWN_MODELS
 from ...upstream.stack import Stack
 
 if TYPE_CHECKING:

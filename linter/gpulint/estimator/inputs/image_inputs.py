@@ -10,7 +10,8 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
-from ...upstream import nemo_automodel, verl
+from ...upstream import nemo_automodel
+from ...upstream.rl import verl
 from ...upstream.stack import Stack
 from ...upstream.transformers import STEP_BATCHES_AT_ONCE
 from ..frameworks.frameworks import of_transformers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...models.adapter_types import virtual_tokens
 from ...models.arch_spec import arch_spec
 from ...models.model import text_config
-from ...upstream import openrlhf
+from ...upstream.rl import openrlhf
 from ...upstream.stack import Stack
 from ..estimate import NotEstimable
 from ..frameworks.release import release

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...models.adapter_types import PROMPTS, kind_of, option, prefix_tokens, virtual_tokens
 from ...models.remote import normed_head
-from ...upstream import prime_rl as upstream_prime_rl
 from ...upstream import torch, torchtitan
 from ...upstream import unsloth as upstream_unsloth
+from ...upstream.rl import prime_rl as upstream_prime_rl
 from ...upstream.stack import Stack
 from ...upstream.transformers_models import REPEATED_KEYS
 from ..adapters.lora_kernels import lora_kernels

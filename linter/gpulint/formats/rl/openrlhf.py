@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...upstream import openrlhf, transformers
+from ...upstream import transformers
+from ...upstream.rl import openrlhf
 from ..core.backends.lora import TRAINABLE, by_rank, lora
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
 from ..core.bindings.reader import Reader

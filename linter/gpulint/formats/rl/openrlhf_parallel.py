@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...upstream import openrlhf
 from ...upstream.behaviour import default_of
+from ...upstream.rl import openrlhf
 from ..core.bindings.kinds import FLAG, NATURAL, NUMBER, POSITIVE, TEXT
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Written, only
 from ..core.world_size import Stated, set_hardware

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...upstream import verl
 from ...upstream.behaviour import is_release
+from ...upstream.rl import verl
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.gpus import model_ranks
 from ..core.backends.lora import TRAINABLE, lora

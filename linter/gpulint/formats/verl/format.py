@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...upstream import verl
 from ...upstream.behaviour import former_defaults
+from ...upstream.rl import verl
 from ..core.backends.rollout import VALIDATION_GENERATES, generation
 from ..core.bindings.kinds import FLAG, TEXT
 from ..core.bindings.reader import Reader

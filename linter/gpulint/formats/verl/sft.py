@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...upstream import verl
 from ...upstream.behaviour import default_of
+from ...upstream.rl import verl
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.lora import lora
 from ..core.backends.training_loop import USUAL, runs_on

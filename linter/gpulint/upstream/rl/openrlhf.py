@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .behaviour import Behaviour, Default
+from ..behaviour import Behaviour, Default
 
 NAME = "openrlhf"
 

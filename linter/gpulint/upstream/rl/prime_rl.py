@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .behaviour import Behaviour, BehaviourByType, Default, since
+from ..behaviour import Behaviour, BehaviourByType, Default, since
 
 NAME = "prime-rl"
 
