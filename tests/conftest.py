@@ -89,3 +89,17 @@ def golden(request):
 def root() -> Path:
     """The checkout's root."""
     return ROOT
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Writes files into a folder, which is the working directory, and returns it."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
+        return tmp_path
+
+    return write

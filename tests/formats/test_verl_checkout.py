@@ -19,18 +19,6 @@ GROUPS = "defaults:\n- actor@actor_rollout_ref.actor: dp_actor\n- _self_\ntraine
 FOLDER = "verl/trainer/config"
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-
-    return write
-
-
 def opened(path="examples/x/run.sh"):
     return open_jobs(recognise_file(path), Settings(root=".")).opened[0]
 

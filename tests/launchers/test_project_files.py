@@ -24,18 +24,6 @@ training: {trainer_type: TRL_SFT, per_device_train_batch_size: 3, output_dir: ou
 RL = "uv run python examples/run_grpo_math.py --config {} policy.train_micro_batch_size=3 cluster.gpus_per_node=5\n"
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-
-    return write
-
-
 def jobs(path="scripts/run.sh"):
     return open_jobs(recognise_file(path), Settings(root=".")).opened
 

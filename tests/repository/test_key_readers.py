@@ -18,18 +18,6 @@ OPENS = "import yaml\nconfig = yaml.safe_load(open(path))\n"
 READS = 'config["image"]\n'
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-
-    return write
-
-
 def told(path="configs/sft.yaml"):
     found = check([path], Settings(root=".")).findings
     return [item.rule for item in found if item.rule in ("GPU001", "GPU002", "GPU016")]

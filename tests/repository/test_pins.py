@@ -25,20 +25,6 @@ DECLARED = {
 LINES = {"docker/train.Dockerfile": 2, "uv.lock": 3, "poetry.lock": 3, "deepspeed": 3}
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            path = tmp_path / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        return tmp_path
-
-    return write
-
-
 def pinned(file="configs/ds.json"):
     return {name: pin.release for name, pin in pins_for(file, ".").items()}
 

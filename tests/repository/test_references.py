@@ -19,19 +19,6 @@ ENGINE = (
 )
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        return tmp_path
-
-    return write
-
-
 def below(paths):
     return [os.path.relpath(path) for path in paths]
 

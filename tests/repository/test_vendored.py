@@ -17,19 +17,6 @@ from gpulint.upstream.packages import gone
 VERL = {"pyproject.toml": '[project]\nname = "verl"\ndynamic = ["version"]\n', "verl/version/version": "0.4.1.dev\n"}
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(files):
-        for name, text in files.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        return str(tmp_path)
-
-    return write
-
-
 def named(name):
     return f'[build-system]\nrequires = []\n\n[project]\nname = "{name}"\ndynamic = ["version"]\n'
 
@@ -70,7 +57,7 @@ def named(name):
     ],
 )  # fmt: skip
 def test_where_trees_say_their_release(project, files, package, release, line):
-    found = copied(project(files))
+    found = copied(str(project(files)))
     assert found is not None
     assert (found.package, found.release, found.line) == (package, release, line)
 
@@ -89,7 +76,7 @@ def test_where_trees_say_their_release(project, files, package, release, line):
     ],
 )
 def test_what_is_no_copy_or_says_no_release(project, files):
-    assert copied(project(files)) is None
+    assert copied(str(project(files))) is None
 
 
 def test_the_copy_stands_above_the_requirements_beside_it_and_not_above_those_further_in(project):
@@ -108,10 +95,10 @@ def test_a_copy_below_counts_for_its_own_files_only(project):
 
 def test_a_new_release_of_the_copy_is_seen(project):
     files = {"setup.py": 'setup(name="trl", version="0.9.7")\n', "trl/x.py": ""}
-    assert copied(project(files)).release == "0.9.7"
+    assert copied(str(project(files))).release == "0.9.7"
     project({"setup.py": 'setup(name="trl", version="0.10.1")\n'})
     os.utime("setup.py", ns=(1, 1))
-    assert copied(project({})).release == "0.10.1"
+    assert copied(str(project({}))).release == "0.10.1"
 
 
 @pytest.mark.parametrize(("release", "is_gone"), [("0.10.0.dev", 0), ("0.10.0", 1), ("0.10.1.dev", 1), ("0.9.2", 0)])
