@@ -226,7 +226,10 @@ class Estimate:
 
     @property
     def undecided(self) -> bool:
-        """Whether the interval reaches from less than half of the GPU to more than all of it, which decides nothing."""
+        """Whether the interval reaches from less than half of the GPU to more than all of it, which decides nothing.
+
+        Releases and fragmentation move a run by less: so wide is one whose rows or open facts decide.
+        """
         if self.capacity is None or self.refusal is not None:
             return False
         return 2 * self.per_gpu.low < self.capacity.usable < self.per_gpu.high

@@ -268,8 +268,11 @@ def _unreadable(path: str, error: SourceError, rules: Selection, settings: Setti
         return Outcome(FileResult(path, None, "skipped", f"no config that gpulint knows; {error.reason}"), [], {})
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    if blank := blank_at(text, error):
-        return Outcome(FileResult(path, name, "skipped", f"a template: {blank} is filled in by a script"), [], {})
+    blank = blank_at(text, error)
+    if blank or not error.line:  # a template; or a limit of gpulint's own, at which no other program stops
+        reason = f"a template: {blank} is filled in by a script" if blank else error.reason
+        unchecked = JobResult("", "not-checked", reason, "a file that can be read")
+        return Outcome(FileResult(path, name, "skipped", reason, jobs=(unchecked,)), [], {})
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower(), "yaml")
     found = _findings(path, unreadable(name, text, error, syntax, settings), rules, settings)
     return found._replace(file=FileResult(path, name, "skipped", error.reason, error.line, error.column))

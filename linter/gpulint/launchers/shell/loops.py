@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_VALUES = 8
-"""Values of a loop that are told apart; of more nothing is known."""
+"""Values of a loop that are told apart, each of which is estimated; of more nothing is known."""
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
