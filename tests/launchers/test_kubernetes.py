@@ -123,3 +123,48 @@ def test_only_the_tags_of_vllm_are_its_versions(launched, image, stated):
     )
     (opened,) = launched(text).opened
     assert opened.reading.job.versions["vllm"] == stated
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("2", 2), ('"3"', 3), ("0.5", 0.5), ("500m", 0.5), ("2000m", 2), ("{{ gpus }}", "{{ gpus }}")],
+)
+def test_a_limit_of_gpus_is_a_quantity(launched, asked, told):
+    quoted = asked if asked.startswith('"') else f"'{asked}'" if "{" in asked else asked
+    (opened,) = launched(SERVER.replace("nvidia.com/gpu: 2", f"nvidia.com/gpu: {quoted}")).opened
+    assert opened.reading.launch["container.gpu_limit"][0] == told
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("nvidia.com/gpus", "nvidia.com/gpu"), ("amd.com/GPU", "amd.com/gpu"), ("nvidia.com/pgpu", None), ("cpu", None)],
+)
+def test_a_resource_one_letter_off_is_told(launched, name, meant):
+    (opened,) = launched(SERVER.replace("nvidia.com/gpu: 2", f"{name}: 2")).opened
+    assert opened.reading.launch.get("container.meant_gpu", (None,))[0] == meant
+
+
+@pytest.mark.parametrize(
+    ("machine", "label", "gpu", "other"),
+    [
+        ("g5.12xlarge", "NVIDIA-H100-80GB-HBM3", None, "H100 80GB"),
+        ("g5.12xlarge", "NVIDIA-A10G", "a10g", None),
+        ("p4d.24xlarge", "NVIDIA-A100-SXM4-80GB", "a100-40gb", None),
+        ("m5.large", "NVIDIA-A10G", "a10g", None),
+        ("g5.12xlarge", "a-name-of-our-own", "a10g", None),
+    ],
+)
+def test_labels_of_two_families_name_no_card(launched, machine, label, gpu, other):
+    labels = f"""node.kubernetes.io/instance-type: {machine}
+        nvidia.com/gpu.product: {label}"""
+    (opened,) = launched(SERVER.replace("cloud.google.com/gke-accelerator: nvidia-h100-80gb", labels)).opened
+    assert opened.reading.job.hardware.gpu == gpu
+    assert opened.reading.launch.get("labels.other_gpu", (None,))[0] == other
+
+
+def test_a_slice_that_names_no_card_is_that_of_the_newest_card_which_is_cut_so(launched):
+    text = SERVER.replace("nvidia.com/gpu: 2", "nvidia.com/mig-1g.10gb: 1").replace(
+        "cloud.google.com/gke-accelerator: nvidia-h100-80gb", "pool: mig"
+    )
+    (opened,) = launched(text).opened
+    assert opened.reading.job.hardware.gpu == "h100-80gb-mig-1g.10gb"

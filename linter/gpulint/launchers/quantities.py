@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtTpP]?)(i?)([bB]?)\+?")
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -28,3 +29,13 @@ def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
 def quantity(text: object) -> int | None:
     """Bytes of a Kubernetes quantity."""
     return size(text, binary=False)
+
+
+def gpus_of(text: object) -> float | str:
+    """GPUs of a Kubernetes quantity, whole or not: `1`, `"0.5"`, `500m`; what is no number stays as it is written."""
+    words = str(text).strip()
+    match = _NUMBER.fullmatch(words)
+    if match is None:
+        return words
+    number = float(match[1]) / (1000 if match[2] else 1)
+    return int(number) if number.is_integer() else number

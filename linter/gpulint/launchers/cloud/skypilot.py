@@ -11,6 +11,7 @@ from ...repository.images import versions as image_versions
 from ..commands.jobs import jobs_of, pinned
 from ..kubernetes.container import listed_environment
 from ..launch import Launch, Launcher, Resources, Started
+from ..machines import machine_of, tell_machine
 from ..quantities import size
 from ..shell.script import of_scalar
 from ..values import mapping_at, mappings
@@ -110,8 +111,8 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
         if disk is not None and number:
             resources.tell("disk", number, document.path, "resources.disk_size", disk.value.span)
         machine = part.entry("instance_type")
-        if machine is not None and resources.gpu is None and isinstance(machine.value.value, str):
-            _instance(machine.value, document, resources)
+        if machine is not None:
+            _instance(machine.value, document, resources, alone=len(chosen) == 1)
 
 
 def _gigabytes(value: object) -> int | None:
@@ -148,11 +149,13 @@ def _accelerators(section: Node, document: Document, resources: Resources) -> No
     resources.state("gpus_per_node", max(1, number), document.path, "resources.accelerators", span, note)
 
 
-def _instance(node: Node, document: Document, resources: Resources) -> None:
-    from ...hardware.catalogue import instance
-
-    machine = instance(node.value)
-    if machine is not None:
+def _instance(node: Node, document: Document, resources: Resources, *, alone: bool) -> None:
+    machine = machine_of(node.value)
+    if machine is None:
+        return
+    if alone:
+        tell_machine(machine, resources, document.path, "resources.instance_type", node.span)
+    if resources.gpu is None:
         note = f"GPUs of {node.value}"
         resources.state("gpu", machine.gpu.name, document.path, "resources.instance_type", node.span, note)
         resources.state("gpus_per_node", machine.gpus, document.path, "resources.instance_type", node.span, note)

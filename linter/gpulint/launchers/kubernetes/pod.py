@@ -10,6 +10,7 @@ from ...source.node import Entry
 from ...units import MIB
 from ..commands.images import elsewhere, not_estimated
 from ..launch import Resources, Started, combined
+from ..machines import machine_of, other_family, tell_machine
 from ..quantities import quantity
 from ..values import count, listed, mappings, scalar, value_at
 from .container import Container, jobs_of_container, variables_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...formats.core.format import Project
-    from ...hardware.catalogue import Instance
     from ...source.document import Document
     from ...source.node import Node
     from ..shell.shell import Word
@@ -154,11 +154,25 @@ def labels_of(terms: Node | None) -> Iterator[Entry]:
 
 
 def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
-    """The kind of GPU that node labels name."""
+    """The kind of GPU that node labels name; none where one label contradicts another."""
     for entry in labels:
         _label(entry, file, resources)
     for entry in labels:
         _size(entry, file, resources)
+    _contradiction(labels, file, resources)
+
+
+def _contradiction(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
+    """No node has both labels where the named machine has another card than the one that is named."""
+    stated = {str(entry.key.value): entry for entry in labels if isinstance(entry.value.value, str)}
+    machine = next(
+        (found for name in INSTANCE_LABELS if name in stated and (found := machine_of(stated[name].value.value))), None
+    )
+    for name in KIND_LABELS if machine is not None else ():
+        title = other_family(machine, stated[name].value.value) if name in stated else None
+        if title is not None:
+            resources.tell("labels.other_gpu", title, file.path, name, stated[name].value.span)
+            resources.gpu = None
 
 
 def _label(entry: Entry, file: Document, resources: Resources) -> None:
@@ -166,15 +180,17 @@ def _label(entry: Entry, file: Document, resources: Resources) -> None:
     name, value = str(entry.key.value), entry.value.value
     if not isinstance(value, str) or is_blank(value):
         return
+    machine = machine_of(value) if name in INSTANCE_LABELS else None
+    if machine is not None:
+        tell_machine(machine, resources, file.path, name, entry.value.span)
     partition = resources.gpu is not None and resources.gpu.startswith("mig-")
     if resources.gpu is not None and not partition:
         return
     kind, note = "", ""
     if name in KIND_LABELS:
         kind = value
-    elif name in INSTANCE_LABELS:
-        machine = machine_of(value)
-        kind, note = (machine.gpu.name, f"GPU of {value}") if machine is not None else ("", "")
+    elif machine is not None:
+        kind, note = machine.gpu.name, f"GPU of {value}"
     if kind:
         kind = f"{kind}-{resources.gpu}" if partition else kind
         resources.state("gpu", kind, file.path, name, entry.value.span, note)
@@ -198,13 +214,6 @@ def _size(entry: Entry, file: Document, resources: Resources) -> None:
         except UnknownGpu:
             return
         resources.state("gpu", kind, file.path, _CARD_MEMORY, entry.value.span)
-
-
-def machine_of(name: str) -> Instance | None:
-    """The cloud machine of that name; those of SageMaker are EC2's with `ml.` in front."""
-    from ...hardware.catalogue import instance
-
-    return instance(name.removeprefix("ml."))
 
 
 def _shared_memory(spec: Node, container: Node, file: Document, resources: Resources) -> None:

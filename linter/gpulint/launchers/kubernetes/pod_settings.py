@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
 from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
-from ..quantities import quantity
+from ..quantities import gpus_of, quantity
 from ..values import mappings, scalar, value_at
 
 if TYPE_CHECKING:
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
     from ..launch import Resources
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+_OTHER_RESOURCES = (
+    "nvidia.com/gpu.shared",
+    "nvidia.com/vgpu",
+    "nvidia.com/pgpu",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpucores",
+)
+"""Resources that stand one letter off a GPU's and are offered: time slicing, KubeVirt, HAMi."""
 SHARED = "/dev/shm"  # noqa: S108
+
+
+_READ = {"container.ephemeral_storage": quantity, "container.gpu_limit": gpus_of, "container.gpu_request": gpus_of}
 
 
 def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) -> None:
@@ -33,10 +44,11 @@ def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) 
     ):
         entry = container.find(path) if path else _gpus(container, name.rpartition("_")[2] + "s")
         if entry is not None and entry.value.is_scalar:
-            value = quantity(entry.value.value) if name.endswith("storage") else entry.value.value
+            read = _READ.get(name)
+            value = read(entry.value.value) if read is not None else entry.value.value
             if value is not None:
                 resources.tell(name, value, file.path, str(entry.key.value), entry.value.span)
-    _devices(spec, container, resources)
+    tell_devices(spec, container, file, resources)
     _shared(spec, container, file, resources)
 
 
@@ -46,15 +58,30 @@ def _gpus(container: Node, section: str) -> Entry | None:
     return next((entry for entry in entries if str(entry.key.value) in GPU_RESOURCES), None)
 
 
-def _devices(spec: Node, container: Node, resources: Resources) -> None:
+def tell_devices(spec: Node, container: Node, file: Document, resources: Resources) -> None:
     """Any way but the usual limit by which a container may get a GPU: claims, other resources, a runtime class."""
     asked = [value_at(container, f"resources.{section}") for section in ("limits", "requests")]
     names = [str(entry.key.value) for part in asked if part is not None for entry in part.entries()]
     others = [name for name in names if "/" in name]
     if not others and container.find("resources.claims") is not None:
         others = ["claims"]
+    for section in ("limits", "requests"):
+        _misspelt(value_at(container, f"resources.{section}"), file, resources)
     others += [name for name in ("runtimeClassName", "resourceClaims") if spec.get(name) is not None]
     resources.told["container.devices"] = (others, Origin("derived", "the pod spec"))
+
+
+def _misspelt(asked: Node | None, file: Document, resources: Resources) -> None:
+    """A resource that is one letter off a GPU's: nothing offers it, so the pod waits for ever."""
+    from difflib import get_close_matches
+
+    for entry in asked.entries() if asked is not None else ():
+        name = str(entry.key.value)
+        if name in GPU_RESOURCES or name in _OTHER_RESOURCES or "container.misspelt_gpu" in resources.told:
+            continue
+        if near := get_close_matches(name.lower(), GPU_RESOURCES, 1, cutoff=0.9):
+            resources.tell("container.misspelt_gpu", name, file.path, name, entry.key.span)
+            resources.tell("container.meant_gpu", near[0], file.path, name, entry.key.span)
 
 
 def _shared(spec: Node, container: Node, file: Document, resources: Resources) -> None:

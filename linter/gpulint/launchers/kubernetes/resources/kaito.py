@@ -13,10 +13,11 @@ from ....job.origin import Origin
 from ....units import GIB
 from ...commands.flags import inside, overlaid
 from ...launch import Launcher, Resources, Started
+from ...machines import machine_of
 from ...values import mapping_at, scalar, value_at
 from ..command import Assembly
 from ..manifests import launches, recogniser
-from ..pod import jobs_of_pod, machine_of
+from ..pod import jobs_of_pod
 from .kaito_tuning import tune
 from .presets import kaito_preset, table
 
@@ -149,7 +150,7 @@ def _resources(root: Node, file: Document) -> Resources:
     resources = Resources()
     resources.read("nodes", root.find("resource.count"), file.path, "resource.count")
     profile, name = value_at(root, "resource.partition.profile"), value_at(root, "resource.instanceType")
-    machine = machine_of(str(name.value)) if name is not None else None
+    machine = machine_of(name.value) if name is not None else None
     if profile is not None:
         resources.state("gpus_per_node", 1, file.path, "resource.partition.profile", profile.span)
     elif name is not None and machine is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....formats.core.coercion import as_integer
 from ....repository.images import versions
 from ...commands.jobs import jobs_of_commands
 from ...launch import Launcher, Resources, Started
@@ -15,6 +16,7 @@ from ...values import mapping_at, mappings, value_at
 from ..container import written
 from ..manifests import launches, recogniser
 from ..pod import container_of, jobs_of_pod, read_resources
+from ..pod_settings import tell_devices
 from .kserve_llm import read_llm
 from .kserve_model import MOUNT, stored, with_model
 
@@ -99,7 +101,9 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
         return Started([], [], f"serves a {name} model")
     server = _server(predictor, model, runtime, name, file)
     if server.resources.gpus_per_node is None and model.find("resources.limits") is not None:
-        return Started([], [], "requests no GPU")
+        if not _wants_gpus(server.command):
+            return Started([], [], "requests no GPU")
+        tell_devices(predictor, model, file, server.resources)
     storage = stored(file, model.get("storageUri") or value_at(model, "storage.storageUri"))
     _workers(predictor, server.resources, file)
     words = list(server.command)
@@ -113,6 +117,12 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
     known = versions(server.image)
     started = jobs_of_commands([command], file, manifests.project, server.resources, item.part, known)
     return with_model(started, storage, file)
+
+
+def _wants_gpus(words: Sequence[Word]) -> bool:
+    """Whether a server is started that runs on GPUs alone: by its backend, or over more than one."""
+    degrees = (_value(words, name) for name in ("tensor_parallel_size", "pipeline_parallel_size"))
+    return _value(words, "backend") == "vllm" or any((as_integer(degree) or 1) > 1 for degree in degrees)
 
 
 def _server(predictor: Node, model: Node, runtime: Object | None, name: str, file: Document) -> _Server:
