@@ -16,6 +16,7 @@ from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
+from .granted import set_granted
 from .project import Hardware, find_gpu, project_of, say_pins
 
 if TYPE_CHECKING:
@@ -309,6 +310,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"hardware of {launch.part}")
+    set_granted(launch, reading)
     for path, stated in job.origins.items():
         said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
         if said is not None and stated.file == launch.config.path:
