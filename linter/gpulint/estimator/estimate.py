@@ -248,6 +248,10 @@ class Estimate:
             return False
         return 2 * self.per_gpu.low < self.capacity.usable < self.per_gpu.high
 
+    def fits_on(self, gpu: Gpu) -> bool:
+        """Whether it surely fits on a GPU, of an estimate that was made without one."""
+        return not self.unplaced and self.per_gpu.high <= gpu.usable
+
     @property
     def peak_phase(self) -> str:
         """The name of the instant with the most memory."""

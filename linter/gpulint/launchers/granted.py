@@ -38,7 +38,9 @@ def set_granted(launch: Launch, reading: Reading) -> None:
 def _granted(launch: Launch, reading: Reading) -> int | None:
     """What is asked for, unless the file offers a choice of hardware or other nodes have a part of the job."""
     told = launch.resources.told
-    if "choices" in told or told.get("kind", ("",))[0] == "vllm_recipe" or (reading.job.kind == "inference" and _spread(reading)):
+    if "choices" in told or told.get("kind", ("",))[0] == "vllm_recipe":
+        return None
+    if reading.job.kind == "inference" and _spread(reading):
         return None
     return launch.resources.gpus
 
