@@ -34,7 +34,10 @@ def verdict_of(facts: Facts, part: str) -> JobResult:
     if found is not None:
         return found
     estimate = facts.estimate
-    return not_estimated(part, facts.estimate_reason) if estimate is None else of_estimate(facts.job, estimate, part)
+    if estimate is None:
+        return not_estimated(part, facts.estimate_reason)
+    told = facts.told if estimate.undecided else estimate
+    return of_estimate(facts.job, told or estimate, part)
 
 
 def without_model(job: Job, part: str, reason: str) -> JobResult | None:

@@ -96,7 +96,7 @@ _KINDS = ("room", "change", "combination", "hardware")
 
 def plan_of(facts: Facts, selection: Selection, steps: int = PLAN_STEPS) -> Plan | None:
     """The plan of one job; None where its memory cannot be derived, `facts.estimate_reason` then says why."""
-    now = facts.estimate
+    now = facts.told
     if now is None:
         return None
     if facts.gpu is None:
