@@ -137,7 +137,7 @@ def agree(path, options):
     """Hold everything that is said of the jobs of a file against what `check` says of them."""
     report = check([path], options)
     (file,) = [item for item in report.files if item.path == path]
-    opened = [item for item in open_jobs(recognise_file(path), options).opened if not item.of_launcher]
+    opened = open_jobs(recognise_file(path), options).started
     results = file.jobs[: len(opened)]
     pages, read = cards(report, options), read_file(path, options)
     shown_here = [card for card in pages if card.path == path]

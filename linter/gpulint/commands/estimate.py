@@ -100,11 +100,11 @@ def _jobs(file: str, settings: Settings) -> list[tuple[str, Opened]]:
     from ..launchers.reading import open_jobs, recognise_file
 
     jobs = open_jobs(recognise_file(file), settings)
-    if not jobs.opened:
+    if not jobs.started:
         raise NotEstimable(jobs.reason)
-    single = len(jobs.opened) == 1
+    single = len(jobs.started) == 1
     return [
-        (file if single or not opened.part else f"{file} ({opened.part})", opened) for opened in jobs.opened
+        (file if single or not opened.part else f"{file} ({opened.part})", opened) for opened in jobs.started
     ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def read_file(path: str, layers: Settings | Layers) -> Read:
     with watched() as held:
         try:
             found = open_jobs(recognise_file(path), layers.of(path))
-            return Read(found.kind, tuple(map(_planned, found.opened)), tuple(held))
+            return Read(found.kind, tuple(map(_planned, found.started)), tuple(held))
         except Exception:  # unreadable, no config, or a defect; the check of the file says which
             return Read("", (), tuple(held))
 

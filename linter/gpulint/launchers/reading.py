@@ -54,6 +54,11 @@ class Jobs(NamedTuple):
     reason: str = ""
     unread: str = ""
 
+    @property
+    def started(self) -> list[Opened]:
+        """Those that are jobs, and not a launcher's own problems."""
+        return [item for item in self.opened if not item.of_launcher]
+
 
 class UnrecognisedError(Exception):
     """A readable file of no known format."""
@@ -107,9 +112,9 @@ def open_jobs(found: Recognised, settings: Settings) -> Jobs:
 def open_config(path: str, settings: Settings) -> Opened:
     """The first job of the file at `path`. Raises SourceError, and UnrecognisedError where there is none."""
     jobs = open_jobs(recognise_file(path), settings)
-    if not jobs.opened:
+    if not jobs.started:
         raise UnrecognisedError(jobs.reason)
-    return jobs.opened[0]
+    return jobs.started[0]
 
 
 def open_document(

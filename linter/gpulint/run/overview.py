@@ -56,7 +56,7 @@ def cards(report: Report, settings: Settings | Layers) -> list[Card]:
             jobs = open_jobs(recognise_file(file.path), settings.of(file.path))
         except SourceError:  # changed since it was checked
             continue
-        for opened in jobs.opened:
+        for opened in jobs.started:
             wanted = sum(card.grid is not None for card in made) < MAX_GRIDS
             made.append(_card(file.path, opened, wanted=wanted))
     return made
