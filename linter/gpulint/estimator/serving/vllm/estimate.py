@@ -139,7 +139,12 @@ def _too_little(memory: RankMemory, available: AvailableMemory) -> str:
         f"one request of max_model_len {chosen.max_model_len:,} needs {bytes_text(memory.request_bytes)} of KV cache"
         f" and {bytes_text(left)} is left"
     )
-    return text + (f"; the longest that fits is {longest:,}" if longest else "")
+    text += f"; the longest that fits is {longest:,}" if longest else ""
+    samplers = chosen.samplers
+    if samplers.least == samplers.runs:
+        return text
+    spared = max(0, memory.run.total - memory.run.low)
+    return f"{text} (where FlashInfer is installed, its sampler may leave {bytes_text(spared)} more)"
 
 
 def _measured(memory: RankMemory) -> str:
