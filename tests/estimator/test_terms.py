@@ -132,7 +132,7 @@ def test_terms_of_the_examples_sum(root):
         for opened in open_jobs(recognise_file(str(path)), settings_).opened:
             if opened.reading.job.model is None:
                 continue
-            job, model, _, found = estimated(opened)
+            job, model, _, found, _ = estimated(opened)
             check_told(explained(found, job, model))
             met += 1
     assert met >= 4

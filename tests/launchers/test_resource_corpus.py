@@ -33,6 +33,7 @@ TRUE_ERRORS = {
     ),  # fields that no VLLMRuntime of the CRD has; kubectl refuses them
     ("ray-cluster-auto.yaml", "GPU004"),  # a node label of 8, which is to be a string
     ("deploy-llm.yaml", "GPU201"),  # an 8B model with 32,768 tokens on one L4 and vLLM 0.8.5
+    ("kaito_workspace_custom_config.yaml", "GPU701"),  # two tensor ranks on an instance of one A100
 }
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpulint.finding import FileResult, Finding, Location, Report, Suggestion
+from gpulint.finding import FileResult, Finding, JobResult, Location, Report, Suggestion
 from gpulint.report import registry
 from gpulint.report.data import github, json_estimate, json_report, sarif
 from gpulint.report.html import svg
@@ -16,6 +16,8 @@ from gpulint.report.text import full
 from gpulint.rules.load import RuleText
 from gpulint.source.edit.replacement import Edit
 from gpulint.source.node import Span
+
+RESULT = JobResult("", "exceeds")
 
 RULES = [
     RuleText("GPU101", "optimizer-states-exceed-gpu", "error", "Optimizer states exceed the GPU", "They do.", ""),
@@ -76,21 +78,25 @@ def test_derivation_fits_a_terminal(estimate):
 
 
 def test_derivation_as_json(estimate):
-    plain, told = (json.loads(json_estimate.render([("a", estimate)], explain=explain)) for explain in (False, True))
+    plain, told = (
+        json.loads(json_estimate.render([("a", estimate, RESULT)], explain=explain)) for explain in (False, True)
+    )
     assert "terms" not in plain["estimates"][0]
     assert [term["bytes"] for term in told["estimates"][0]["terms"]] == [term.size for term in estimate.terms]
 
 
 def test_estimate_json(estimate, golden):
-    golden("estimate.json", json_estimate.render([("train.yaml", estimate)]))
+    golden("estimate.json", json_estimate.render([("train.yaml", estimate, RESULT)]))
 
 
 def test_estimate_svg(estimate, golden):
-    golden("estimate.svg", svg.render([("train.yaml", estimate)]))
+    golden("estimate.svg", svg.render([("train.yaml", estimate, RESULT)]))
 
 
 def test_svg_holds_hostile_names(estimate):
-    ET.fromstring(svg.render([('<a onload="x">\x1b&', estimate), ("b", replace(estimate, capacity=None))]))
+    ET.fromstring(
+        svg.render([('<a onload="x">\x1b&', estimate, RESULT), ("b", replace(estimate, capacity=None), RESULT)])
+    )
 
 
 def test_no_output_format_lets_a_workflow_command_or_escape_through(report):
@@ -111,7 +117,7 @@ def test_secrets_are_not_printed(report):
 
 
 def test_json_estimate_components_sum_to_allocated(estimate):
-    item = json_estimate.as_object("train.yaml", estimate)
+    item = json_estimate.as_object("train.yaml", estimate, RESULT)
     split = dict(item["components"])
     split.pop("runtime")
     assert sum(split.values()) == item["per_gpu"]["allocated"]

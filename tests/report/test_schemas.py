@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpulint.cli import main
+from gpulint.finding import JobResult
 from gpulint.report.data import json_estimate, json_report, shape
 from gpulint.settings.keys import KEYS
 
@@ -113,7 +114,7 @@ def test_the_report(schema, report):
 
 def test_the_estimate(schema, estimate):
     for explain in (False, True):
-        made = json.loads(json_estimate.render([("train.yaml", estimate)], explain=explain))
+        made = json.loads(json_estimate.render([("train.yaml", estimate, JobResult("", "fits"))], explain=explain))
         jsonschema.validate(made, schema("estimate"))
 
 

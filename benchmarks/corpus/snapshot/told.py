@@ -192,7 +192,7 @@ def _job(opened: Any) -> dict[str, Any]:
 
 
 def _explained(opened: Any) -> dict[str, Any]:
-    job, model, _, found = estimated(opened)
+    job, model, _, found, _ = estimated(opened)
     told = _tried(lambda: explained(found, job, model), _estimate)
     return told if "error" not in told else {**_estimate(found), "explained": told}
 

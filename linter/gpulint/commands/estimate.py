@@ -14,8 +14,8 @@ from .console import COULD_NOT, Refused, complain, terminal
 from .options import hardware_options, layers_of
 
 if TYPE_CHECKING:
-    from ..estimator.estimate import Estimate
     from ..launchers.reading import Opened
+    from ..run.estimated import Estimated
     from ..settings.settings import Settings
 
 
@@ -48,13 +48,13 @@ def command(
         changes = changes_of(sets) if sets else {}
     except SettingsError as error:
         raise Refused(str(error)) from None
-    done: list[tuple[str, Any, str]] = []
+    done: list[tuple[str, Estimated]] = []
     failed = False
     for file in files:
         try:
             for name, opened in _jobs(file, layers.of(file)):
                 try:
-                    done.append((name, *_estimate(opened, changes, explain=explain)))
+                    done.append((name, _estimate(opened, changes, explain=explain)))
                 except NotEstimable as error:
                     failed = complain(f"{name}: {error}")
         except UnrecognisedError:
@@ -69,23 +69,26 @@ def command(
     sys.exit(COULD_NOT if failed else 0)
 
 
-def _print(done: list[tuple[str, Any, str]], output_format: str, *, explain: bool) -> None:
+def _print(done: list[tuple[str, Estimated]], output_format: str, *, explain: bool) -> None:
     if output_format == "json":
         from ..report.data import json_estimate
 
-        click.echo(json_estimate.render(((file, estimate) for file, estimate, _ in done), explain=explain))
+        found = ((file, item.estimate, item.result) for file, item in done)
+        click.echo(json_estimate.render(found, explain=explain))
     elif output_format == "svg":
         from ..report.html import svg
 
         if done:
-            click.echo(svg.render([(file, estimate) for file, estimate, _ in done]))
+            click.echo(svg.render([(file, item.estimate, item.result) for file, item in done]))
     else:
         from ..report.text import estimate as text_estimate
 
         style = terminal()
         blocks = [
-            text_estimate.render(file, estimate, style, explain=explain, fitting=fitting)
-            for file, estimate, fitting in done
+            text_estimate.render(
+                file, item.estimate, style, explain=explain, fitting=_fitting(item), result=item.result
+            )
+            for file, item in done
         ]
         if blocks:
             click.echo("\n\n".join(blocks))
@@ -97,28 +100,31 @@ def _jobs(file: str, settings: Settings) -> list[tuple[str, Opened]]:
     from ..launchers.reading import open_jobs, recognise_file
 
     jobs = open_jobs(recognise_file(file), settings)
-    if not jobs.opened:
+    if not jobs.started:
         raise NotEstimable(jobs.reason)
-    single = len(jobs.opened) == 1
+    single = len(jobs.started) == 1
     return [
-        (file if single or not opened.part else f"{file} ({opened.part})", opened) for opened in jobs.opened
+        (file if single or not opened.part else f"{file} ({opened.part})", opened) for opened in jobs.started
     ]  # fmt: skip
 
 
-def _estimate(opened: Opened, changes: dict[str, Any], *, explain: bool) -> tuple[Estimate, str]:
-    """The estimate, and GPUs that it fits where none is given."""
+def _estimate(opened: Opened, changes: dict[str, Any], *, explain: bool) -> Estimated:
     from ..run.estimated import estimated
 
-    job, model, gpu, estimate = estimated(opened, changes)
+    found = estimated(opened, changes)
     if explain:
         from ..estimator.explain.explain import explained
 
-        estimate = explained(estimate, job, model)
-    fitting = ""
-    if gpu is None:
-        from ..hardware.catalogue import gpus
+        found = found._replace(estimate=explained(found.estimate, found.job, found.model))
+    return found
 
-        names = [card.name for card in gpus() if estimate.per_gpu.high <= card.usable]
-        fitting = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-        fitting = fitting or "no single GPU in the catalogue"
-    return estimate, fitting
+
+def _fitting(item: Estimated) -> str:
+    """The GPUs that a job fits on where none is given."""
+    if item.gpu is not None:
+        return ""
+    from ..hardware.catalogue import gpus
+
+    names = [card.name for card in gpus() if item.estimate.fits_on(card)]
+    fitting = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    return fitting or "no single GPU in the catalogue"

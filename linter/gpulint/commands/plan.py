@@ -74,15 +74,16 @@ def _plans(file: str, settings: Settings) -> list[tuple[str, Plan | None, str]]:
     from ..rules.facts.facts import Facts
     from ..rules.load import load_rules
     from ..rules.suggest.plan import PLAN_STEPS, plan_of
+    from ..rules.verdict import verdict_of
 
     jobs = open_jobs(recognise_file(file), settings)
-    if not jobs.opened:
+    if not jobs.started:
         return [(file, None, jobs.reason)]
     selection = load_rules(settings)
     found = []
-    for opened in jobs.opened:
-        name = file if len(jobs.opened) == 1 or not opened.part else f"{file} ({opened.part})"
+    for opened in jobs.started:
+        name = file if len(jobs.started) == 1 or not opened.part else f"{file} ({opened.part})"
         facts = Facts(opened.reading, opened.project, opened.gpu)
-        plan = plan_of(facts, selection, PLAN_STEPS // len(jobs.opened))
-        found.append((name, plan, facts.estimate_reason))
+        plan = plan_of(facts, selection, PLAN_STEPS // len(jobs.started))
+        found.append((name, plan, "" if plan is not None else verdict_of(facts, opened.part).unchecked))
     return found

@@ -132,9 +132,9 @@ def _estimates(jobs: Sequence[Plan]) -> Iterator[str]:
         name = plan.opened.part or plan.opened.reading.config.path.replace("\\", "/").rpartition("/")[2]
         if plan.estimate is None:
             if plan.opened.reading.job.model is not None:
-                yield plain(f"{name}: no estimate: {plan.reason}")
+                yield plain(f"{name}: {plan.reason}")
             continue
-        yield _fenced(render(name, plan.estimate, fitting=_fitting_text(plan.estimate)))
+        yield _fenced(render(name, plan.estimate, fitting=_fitting_text(plan.estimate), result=plan.result))
 
 
 def fitting(estimate: Estimate) -> list[str]:
@@ -143,7 +143,7 @@ def fitting(estimate: Estimate) -> list[str]:
 
     if estimate.capacity is not None:
         return []
-    found = [gpu for gpu in gpus() if estimate.per_gpu.high <= gpu.usable]
+    found = [gpu for gpu in gpus() if estimate.fits_on(gpu)]
     return [gpu.name for gpu in sorted(found, key=lambda gpu: gpu.usable)]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..hardware.catalogue import find
 from ..report.printable import printable
+from ..report.verdict import told
 from ..units import bytes_text
 from .hover import fitting
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 MAX_LENSES = 8
 """Jobs of one file that get a line."""
-
-_VERDICTS = {"fits": "fits", "tight": "tight", "exceeds": "does not fit", "unknown": "no verdict"}
 
 
 def lenses(read: Read) -> list[str]:
@@ -28,11 +27,11 @@ def lenses(read: Read) -> list[str]:
 def _line(plan: Plan) -> str:
     estimate = plan.estimate
     if estimate is None:
-        return printable(f"no estimate: {plan.reason}") if plan.opened.reading.job.model is not None else ""
+        return printable(plan.reason) if plan.opened.reading.job.model is not None else ""
     needed = bytes_text(estimate.needed)
     if estimate.capacity is None:
         smallest = next(iter(fitting(estimate)), None)
-        return f"{needed} per GPU; {f'fits on {smallest} and larger' if smallest else 'no GPU is large enough'}"
+        enough = f"fits on {smallest} and larger" if smallest else "no GPU is large enough"
+        return f"{needed} per GPU; {enough}; {told(estimate, plan.result)}"
     title, usable = find(estimate.capacity.gpu).title, bytes_text(estimate.capacity.usable)
-    verdict = f"fails to start: {printable(estimate.refusal)}" if estimate.refusal else _VERDICTS[estimate.verdict]
-    return f"{needed} of {usable} on {title}: {verdict}"
+    return f"{needed} of {usable} on {title}: {told(estimate, plan.result)}"

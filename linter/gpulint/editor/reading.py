@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..estimator.estimate import Estimate
+    from ..finding import JobResult
     from ..formats.core.keys import Held
     from ..launchers.reading import Opened
     from ..settings.layers import Layers
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """A job and its estimate; `reason` says why there is none."""
+    """A job, its estimate and what comes of it; `reason` says why there is none."""
 
     opened: Opened
     estimate: Estimate | None
     reason: str = ""
+    result: JobResult | None = None
 
 
 class Read(NamedTuple):
@@ -36,7 +38,7 @@ def read_file(path: str, layers: Settings | Layers) -> Read:
     with watched() as held:
         try:
             found = open_jobs(recognise_file(path), layers.of(path))
-            return Read(found.kind, tuple(map(_planned, found.opened)), tuple(held))
+            return Read(found.kind, tuple(map(_planned, found.started)), tuple(held))
         except Exception:  # unreadable, no config, or a defect; the check of the file says which
             return Read("", (), tuple(held))
 
@@ -46,6 +48,7 @@ def _planned(opened: Opened) -> Plan:
     from ..run.estimated import estimated
 
     try:
-        return Plan(opened, estimated(opened).estimate)
+        found = estimated(opened)
+        return Plan(opened, found.estimate, "", found.result)
     except NotEstimable as error:
         return Plan(opened, None, str(error))

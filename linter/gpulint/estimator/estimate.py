@@ -186,7 +186,8 @@ class Estimate:
     `verdict` holds over the whole interval: for short rows, and whatever facts that nothing settles may be. It is
     given, and kept as `as_stated`, for the values that the job has with rows of the full length. `components` is the
     split at `peak_phase`; `phases` holds the other instants. `refusal` is the engine's reason for not starting, where
-    it can be predicted (vLLM: no room for one request). `host` is bytes of main memory per node for offload,
+    it can be predicted (vLLM: no room for one request). `unplaced` says why ranks have no GPU (job/placement.py): the
+    verdict is then `exceeds`, whatever one rank needs. `host` is bytes of main memory per node for offload,
     `host_memory` all that is known of it. `fullest` names the rank, where ranks differ (pipeline stages). `beside` are
     the terms that no phase has: of `runtime`, of CACHE_FIGURES and of `host`.
     """
@@ -208,6 +209,7 @@ class Estimate:
     beside: tuple[Term, ...] = field(default=(), repr=False)
     fullest: str | None = None
     host_memory: HostMemory | None = None
+    unplaced: str = ""
     per_gpu: PerGpu = field(init=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +220,8 @@ class Estimate:
 
     def _over_the_interval(self) -> Verdict:
         """`exceeds` only where the least is too much, `fits` only where the most is not; a refusal needs no bytes."""
+        if self.unplaced:
+            return "exceeds"
         if self.capacity is None or self.refusal is not None or self.verdict == "unknown":
             return self.verdict
         if self.per_gpu.low > self.capacity.usable:
@@ -225,14 +229,28 @@ class Estimate:
         return "fits" if self.verdict == "fits" and self.per_gpu.high <= self.capacity.usable else "tight"
 
     @property
+    def stops(self) -> str | None:
+        """Why the job does not start, where that can be predicted: ranks without a GPU, or the engine's refusal."""
+        return self.unplaced or self.refusal
+
+    @property
+    def outcome(self) -> Verdict:
+        """The verdict of the values that the job has, of ranks that have no GPU included."""
+        return "exceeds" if self.unplaced else self.as_stated
+
+    @property
     def undecided(self) -> bool:
         """Whether the interval reaches from less than half of the GPU to more than all of it, which decides nothing.
 
         Releases and fragmentation move a run by less: so wide is one whose rows or open facts decide.
         """
-        if self.capacity is None or self.refusal is not None:
+        if self.capacity is None or self.stops is not None:
             return False
         return 2 * self.per_gpu.low < self.capacity.usable < self.per_gpu.high
+
+    def fits_on(self, gpu: Gpu) -> bool:
+        """Whether it surely fits on a GPU, of an estimate that was made without one."""
+        return not self.unplaced and self.per_gpu.high <= gpu.usable
 
     @property
     def peak_phase(self) -> str:

@@ -22,7 +22,8 @@ def estimate_job(
 ) -> Estimate:
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
-    Facts in `job.unstated` widen the interval; without what `job.unread` names there is no verdict. `replay` False is
+    Facts in `job.unstated` widen the interval; without what `job.unread` names there is no verdict, and with more ranks
+    than GPUs it is `exceeds`. `replay` False is
     for searches: `low`, and so the verdict `exceeds`, is what it would be, at a fraction of the work; what else is said
     of a training run is a bound. `spread` says when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
@@ -35,7 +36,10 @@ def estimate_job(
         from .scenarios import enveloped
 
         found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))
-    return replace(found, verdict="unknown", as_stated="unknown") if job.unread else found
+    if job.unread:
+        return replace(found, verdict="unknown", as_stated="unknown")
+    unplaced = job.unplaced
+    return replace(found, unplaced=unplaced) if unplaced else found
 
 
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:

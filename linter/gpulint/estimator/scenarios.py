@@ -126,10 +126,13 @@ def _interval(found: Estimate, tried: list[Found]) -> Tiers:
     return tiers._replace(low=low, high=high)
 
 
-def _need(estimate: Estimate) -> tuple[int, int]:
-    """What orders a fact's extremes: the fewer tokens an engine's cache is left, else the bytes at the most."""
+def _need(estimate: Estimate) -> tuple[int, int, int]:
+    """What orders a fact's extremes: the fewer tokens an engine's cache is left, else the bytes expected, at the most.
+
+    `high` comes last: `spread` moves it, and the extremes that are taken together are the same for every spread.
+    """
     cache = estimate.kv_cache
-    return (0 if cache is None or cache.low is None else -cache.low), estimate.per_gpu.high
+    return (0 if cache is None or cache.low is None else -cache.low), estimate.needed, estimate.per_gpu.high
 
 
 def _held(found: Estimate, others: list[Estimate]) -> KvCache | None:

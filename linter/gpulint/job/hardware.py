@@ -15,6 +15,12 @@ class Hardware:
     gpus: int | None = declared("GPUs of the whole job, over all nodes.", None, least=1)
     nodes: int | None = declared("Nodes of the job.", None, least=1)
     asked_gpus: int | None = declared("GPUs that the launcher requests from the cluster.", None, least=0)
+    granted_gpus: int | None = declared(
+        "The most GPUs that the launcher gives this job; null if it names several choices or other nodes add some.",
+        None,
+        least=0,
+    )
+    visible_gpus: int | None = declared("GPUs that CUDA_VISIBLE_DEVICES shows the job on its only node.", None, least=0)
     host_memory: int | None = declared("Host RAM of a node.", None, unit="bytes", least=0)
     shared_memory: int | None = declared("Size of `/dev/shm` on a node.", None, unit="bytes", least=0)
     contexts: int = declared(

@@ -16,6 +16,7 @@ from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
+from .granted import set_granted
 from .project import Hardware, find_gpu, project_of, say_pins
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Jobs(NamedTuple):
     opened: list[Opened]
     reason: str = ""
     unread: str = ""
+
+    @property
+    def started(self) -> list[Opened]:
+        """Those that are jobs, and not a launcher's own problems."""
+        return [item for item in self.opened if not item.of_launcher]
 
 
 class UnrecognisedError(Exception):
@@ -106,9 +112,9 @@ def open_jobs(found: Recognised, settings: Settings) -> Jobs:
 def open_config(path: str, settings: Settings) -> Opened:
     """The first job of the file at `path`. Raises SourceError, and UnrecognisedError where there is none."""
     jobs = open_jobs(recognise_file(path), settings)
-    if not jobs.opened:
+    if not jobs.started:
         raise UnrecognisedError(jobs.reason)
-    return jobs.opened[0]
+    return jobs.started[0]
 
 
 def open_document(
@@ -309,6 +315,7 @@ def _apply(launch: Launch, reading: Reading) -> None:
             setattr(job.hardware, name, value)
             origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"hardware of {launch.part}")
+    set_granted(launch, reading)
     for path, stated in job.origins.items():
         said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
         if said is not None and stated.file == launch.config.path:

@@ -60,7 +60,7 @@ def _memory(facts: Facts) -> Iterator[str]:
     for key, entry in [*facts.reading.blanks.items()][:MAX_TOLD]:
         yield f"{key} is not known: {entry.value.plain()} is filled in when the job starts"
     estimate = facts.estimate
-    if estimate is None or estimate.verdict == estimate.as_stated:
+    if estimate is None or estimate.unplaced or estimate.verdict == estimate.as_stated:
         return
     least = estimate.as_stated == "exceeds"
     moved = {item: item.low if least else item.high for item in estimate.assumptions}

@@ -73,7 +73,7 @@ def _finding(
         related=related,
         suggestions=suggestions,
         notes=(*notes, *found.notes),
-        estimate=facts.estimate if hit.about_memory else None,
+        estimate=facts.told if hit.about_memory else None,
         fingerprint=fingerprint(rule, facts, location.path, key, ordinals[same]),
     )
 

@@ -1,4 +1,7 @@
-"""What becomes of a job's memory: the verdict, or why there is none and what would settle it."""
+"""What becomes of a job's memory: the verdict, or why there is none and what would settle it.
+
+`check` counts jobs by it, and `estimate`, `plan`, `compare`, the page and the editor say it in the same words.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ from ..units import bytes_text
 from .doubts import named
 
 if TYPE_CHECKING:
+    from ..estimator.estimate import Estimate
+    from ..hardware.gpu import Gpu
+    from ..job.job import Job
     from .facts.facts import Facts
 
 NAME_A_GPU = "--gpu, a `# gpulint: gpu=...` comment or gpulint.toml"
@@ -23,31 +29,51 @@ def verdict_of(facts: Facts, part: str) -> JobResult:
 
     A job without a GPU is not estimated for this.
     """
-
-    def unchecked(why: str, settles: str) -> JobResult:
-        return JobResult(part, "not-checked", why, settles)
-
-    model = facts.job.model
-    if model is None:
-        origin = facts.job.origins.get("model")
-        filled = origin.note if origin is not None and origin.note.endswith("filled in when the job starts") else ""
-        return unchecked(f"the model {filled}" if filled else "the model is not named", STATE_THE_MODEL)
-    if facts.model is None:
-        return unchecked(facts.model_reason, KNOW_THE_MODEL)
-    if facts.gpu is None:
-        return unchecked("no GPU is named", NAME_A_GPU)
-    if facts.job.unread:
-        return unchecked(facts.job.unread, "")
+    found = without_model(facts.job, part, "" if facts.model is not None else facts.model_reason)
+    found = found or without_hardware(facts.job, facts.gpu, part)
+    if found is not None:
+        return found
     estimate = facts.estimate
     if estimate is None:
-        return unchecked(facts.estimate_reason, STATE_THE_REST)
-    if estimate.refusal is not None and estimate.verdict == "exceeds":
+        return not_estimated(part, facts.estimate_reason)
+    told = facts.told if estimate.undecided else estimate
+    return of_estimate(facts.job, told or estimate, part)
+
+
+def without_model(job: Job, part: str, reason: str) -> JobResult | None:
+    """That nothing is said of a job because its model is not named, or, for `reason`, not known."""
+    if job.model is None:
+        origin = job.origins.get("model")
+        filled = origin.note if origin is not None and origin.note.endswith("filled in when the job starts") else ""
+        return _unchecked(part, f"the model {filled}" if filled else "the model is not named", STATE_THE_MODEL)
+    return _unchecked(part, reason, KNOW_THE_MODEL) if reason else None
+
+
+def without_hardware(job: Job, gpu: Gpu | None, part: str) -> JobResult | None:
+    """That nothing is said of a job without a GPU, or without a file that decides facts."""
+    if gpu is None:
+        return _unchecked(part, "no GPU is named", NAME_A_GPU)
+    return _unchecked(part, job.unread, "") if job.unread else None
+
+
+def not_estimated(part: str, reason: str) -> JobResult:
+    """That nothing is said of a job whose memory cannot be derived; `reason` says what would settle it, if anything."""
+    return _unchecked(part, reason, "")
+
+
+def of_estimate(job: Job, estimate: Estimate, part: str) -> JobResult:
+    """The verdict of an estimate on a GPU, unless its interval decides nothing."""
+    if estimate.stops is not None and estimate.verdict == "exceeds":
         return JobResult(part, "refuses")
     if estimate.verdict == "unknown":
-        return unchecked("the batch size or the length is not stated", STATE_THE_REST)
+        return _unchecked(part, "the batch size or the length is not stated", STATE_THE_REST)
     if estimate.undecided:
         low, high = bytes_text(estimate.per_gpu.low), bytes_text(estimate.per_gpu.high)
         most = max(estimate.assumptions, key=lambda item: max(item.low, item.high), default=None)
-        rests = f", which rests on {named(facts.job, most.field)} {most.value}" if most is not None else ""
-        return unchecked(f"it needs {low} to {high}{rests}", STATE_MORE)
+        rests = f", which rests on {named(job, most.field)} {most.value}" if most is not None else ""
+        return _unchecked(part, f"it needs {low} to {high}{rests}", STATE_MORE)
     return JobResult(part, estimate.verdict)
+
+
+def _unchecked(part: str, why: str, settles: str) -> JobResult:
+    return JobResult(part, "not-checked", why, settles)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..estimator.estimate import Estimate
-    from ..finding import Report
+    from ..finding import JobResult, Report
     from ..job.job import Job
     from ..launchers.reading import Opened
     from ..settings.layers import Layers
@@ -30,7 +30,7 @@ class Field(NamedTuple):
 
 
 class Card(NamedTuple):
-    """One job of a report; without an estimate `reason` says why there is none."""
+    """One job of a report; without an estimate `reason` says why there is none, with one `result` what came of it."""
 
     path: str
     part: str
@@ -40,6 +40,7 @@ class Card(NamedTuple):
     estimate: Estimate | None
     reason: str
     grid: Grid | None
+    result: JobResult | None = None
 
 
 def cards(report: Report, settings: Settings | Layers) -> list[Card]:
@@ -55,7 +56,7 @@ def cards(report: Report, settings: Settings | Layers) -> list[Card]:
             jobs = open_jobs(recognise_file(file.path), settings.of(file.path))
         except SourceError:  # changed since it was checked
             continue
-        for opened in jobs.opened:
+        for opened in jobs.started:
             wanted = sum(card.grid is not None for card in made) < MAX_GRIDS
             made.append(_card(file.path, opened, wanted=wanted))
     return made
@@ -71,7 +72,7 @@ def _card(path: str, opened: Opened, *, wanted: bool) -> Card:
         found = estimated(opened)
     except NotEstimable as error:
         return Card(*head, None, str(error), None)
-    return Card(*head, found.estimate, "", grid(job, found.model, found.gpu) if wanted else None)
+    return Card(*head, found.estimate, "", grid(job, found.model, found.gpu) if wanted else None, found.result)
 
 
 def _fields(job: Job) -> Iterator[Field]:

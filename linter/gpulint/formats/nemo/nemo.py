@@ -130,13 +130,16 @@ def _set_objective(reader: Reader) -> None:
 
 
 def _stated(reader: Reader) -> Stated | None:
-    """devices x num_nodes; without nodes, the GPUs that the file's name says, as published recipes spell them."""
+    """devices x num_nodes; without nodes, the GPUs that the file's name says, as published recipes spell them, or
+    nothing where one replica takes more than a node: the start then says the nodes."""
     devices, nodes = reader.given(POSITIVE, "trainer.devices"), reader.value(POSITIVE, "trainer.num_nodes")
     if devices is None:
         return None
     name = _GPUS.search(os.path.basename(reader.document.path))
     if nodes is None and name is not None:
         return Stated(int(name[1]), devices.entry, devices.key, "the name of the file; trainer.num_nodes is not stated")
+    if nodes is None and reader.job.model_shards > devices.value:
+        return None
     return Stated(devices.value * (nodes or 1), devices.entry, devices.key, "devices x num_nodes")
 
 

@@ -14,21 +14,23 @@ if TYPE_CHECKING:
 
     from ...estimator.estimate import Estimate, HostMemory, KvCache
     from ...estimator.terms import Term
+    from ...finding import JobResult
 
 
-def render(estimates: Iterable[tuple[str, Estimate]], *, explain: bool = False) -> str:
-    """(file, estimate) pairs as JSON text, with their derivation on request; `schemas/estimate.json` describes it."""
-    found = tuple(_estimate(file, item, explain=explain) for file, item in estimates)
+def render(estimates: Iterable[tuple[str, Estimate, JobResult]], *, explain: bool = False) -> str:
+    """Files, their estimates and what comes of the jobs as JSON text, with the derivation on request;
+    `schemas/estimate.json` describes it."""
+    found = tuple(_estimate(file, item, result, explain=explain) for file, item, result in estimates)
     return json.dumps(plain(shape.Estimates(shape.ESTIMATE, found)), indent=2)
 
 
-def as_object(file: str, estimate: Estimate) -> dict[str, Any]:
+def as_object(file: str, estimate: Estimate, result: JobResult) -> dict[str, Any]:
     """One estimate as plain data; integers are bytes on the fullest GPU."""
-    found: dict[str, Any] = plain(_estimate(file, estimate))
+    found: dict[str, Any] = plain(_estimate(file, estimate, result))
     return found
 
 
-def _estimate(file: str, estimate: Estimate, *, explain: bool = False) -> shape.Estimate:
+def _estimate(file: str, estimate: Estimate, result: JobResult, *, explain: bool = False) -> shape.Estimate:
     return shape.Estimate(
         file=file,
         kind=cast("shape.Kind", estimate.kind),
@@ -43,7 +45,9 @@ def _estimate(file: str, estimate: Estimate, *, explain: bool = False) -> shape.
         host=estimate.host,
         host_memory=None if estimate.host_memory is None else _host_memory(estimate.host_memory),
         verdict=estimate.verdict,
-        refusal=estimate.refusal,
+        refusal=estimate.stops,
+        why=result.why or None,
+        settles=result.settles or None,
         assumptions=tuple(
             shape.Assumption(item.field, item.value, item.origin, item.low or None, item.high or None)
             for item in estimate.assumptions

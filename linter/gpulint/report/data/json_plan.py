@@ -32,7 +32,9 @@ def _plan(file: str, plan: Plan, sort: str) -> shape.Plan:
         gpus=plan.facts.job.world_size,
         gpu=gpu and gpu.name,
         usable=gpu and gpu.usable,
-        now=shape.Now(plan.now.per_gpu, plan.now.verdict),
+        now=shape.Now(
+            plan.now.per_gpu, plan.now.verdict, plan.now.stops, plan.result.why or None, plan.result.settles or None
+        ),
         rows=tuple(map(_row, plan.in_order(sort))),
         absent=tuple(shape.Absent(item.recipe, item.reason) for item in plan.absent),
         fits_on=tuple(plan.fitting),

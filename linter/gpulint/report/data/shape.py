@@ -238,7 +238,9 @@ class Estimate:
     host: int = declared("Host RAM per node that offloading takes.", unit="bytes", least=0)
     host_memory: HostMemory | None = declared("Host RAM per node; null if nothing is known of it.")
     verdict: Verdict = declared("Whether the job fits on its GPU.")
-    refusal: str | None = declared("Why the engine refuses to start, if that can be predicted.")
+    refusal: str | None = declared("Why the job does not start, if that can be predicted; the verdict says if it may.")
+    why: str | None = declared("Why `check` counts its memory as not checked.")
+    settles: str | None = declared("What would settle it.")
     assumptions: tuple[Assumption, ...] = declared("What the estimate rests on and the config does not say.")
     terms: tuple[Term, ...] | None = declared("With --explain: the derivation.", None)
 
@@ -257,6 +259,9 @@ class Now:
 
     per_gpu: PerGpu = declared("Memory of the GPU that needs most.")
     verdict: Verdict = declared("Whether the job fits on its GPU.")
+    refusal: str | None = declared("Why the job does not start, if that can be predicted; the verdict says if it may.")
+    why: str | None = declared("Why `check` counts its memory as not checked.")
+    settles: str | None = declared("What would settle it.")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from ..summary import summary
+from ..verdict import NOT_CHECKED, word
 from .findings import findings_of
 from .memory import memory, what_if
 from .palette import style_sheet
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ...run.overview import Card
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_VERDICTS = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": "no GPU set"}
 
 
 def render(report: Report, cards: Sequence[Card], version: str) -> str:
@@ -54,11 +54,14 @@ def render(report: Report, cards: Sequence[Card], version: str) -> str:
 def _job(card: Card, number: int) -> str:
     estimate = card.estimate
     verdict = estimate.verdict if estimate is not None else "unknown"
+    said = word(estimate, card.result) if estimate is not None else NOT_CHECKED
     where = f", {text(card.part)}" if card.part else ""
     parts = [
         f'<section id="job-{number}"><div class="head"><h2>{text(card.path)}{where}</h2>',
-        f'<span class="pill {verdict}">{_VERDICTS[verdict] if estimate is not None else "no estimate"}</span></div>',
+        f'<span class="pill {verdict}">{said}</span></div>',
     ]
+    if card.result is not None and card.result.unchecked:
+        parts.append(f"<p>{text(card.result.unchecked)}</p>")
     if estimate is None:
         parts.append(f'<p class="faint">{text(card.kind)}, read as {text(card.format)}: {text(card.reason)}</p>')
     else:

@@ -37,7 +37,7 @@ def memory(estimate: Estimate) -> str:
             *rows,
             f'<ul class="legend">{named}{_line_legend(usable)}</ul>',
             _tiers(estimate),
-            *([f'<p class="error">fails to start: {text(estimate.refusal)}</p>'] if estimate.refusal else []),
+            *([f'<p class="error">fails to start: {text(estimate.stops)}</p>'] if estimate.stops else []),
         ]
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...estimator.estimate import COMPONENTS
 from ...units import bytes_text
+from ..verdict import word
 from .palette import colours, legend
 from .text import text
 
@@ -13,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...estimator.estimate import Estimate
+    from ...finding import JobResult
 
 WIDTH, LEFT, RIGHT, ROW, HEAD, FOOT = 760, 130, 90, 26, 50, 40
 """Pixels: the picture, left and right of the bars, a row, above and below the rows of one estimate."""
 
 _FONT = 'font-family="system-ui, sans-serif" font-size="13"'
-_VERDICTS = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": ""}
 
 
-def render(estimates: Sequence[tuple[str, Estimate]]) -> str:
-    """(file, estimate) pairs as one SVG, readable on light and dark ground."""
+def render(estimates: Sequence[tuple[str, Estimate, JobResult]]) -> str:
+    """Files, their estimates and what comes of the jobs as one SVG, readable on light and dark ground."""
     top = 0
     parts = []
-    for file, estimate in estimates:
-        parts.append(f'<g transform="translate(0 {top})">{_one(file, estimate)}</g>')
+    for file, estimate, result in estimates:
+        parts.append(f'<g transform="translate(0 {top})">{_one(file, estimate, result)}</g>')
         top += HEAD + ROW * len(estimate.phases) + FOOT
-    title = "Peak memory per GPU: " + ", ".join(file for file, _ in estimates)
+    title = "Peak memory per GPU: " + ", ".join(file for file, *_ in estimates)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" '
         f'role="img" aria-label="{text(title)}">\n<rect width="{WIDTH}" height="{top}" fill="#ffffff" rx="6"/>\n'
@@ -37,13 +38,13 @@ def render(estimates: Sequence[tuple[str, Estimate]]) -> str:
     )
 
 
-def _one(file: str, estimate: Estimate) -> str:
+def _one(file: str, estimate: Estimate, result: JobResult) -> str:
     usable = estimate.capacity.usable if estimate.capacity else 0
     totals = [phase.allocated + estimate.runtime for phase in estimate.phases]
     scale = (WIDTH - LEFT - RIGHT) / (1.02 * max(usable, *totals, 1))
     tiers = estimate.per_gpu
-    verdict = f"{_VERDICTS[estimate.verdict]}: " if _VERDICTS[estimate.verdict] else ""
-    head = f"{verdict}{bytes_text(tiers.process)} ({bytes_text(tiers.low)} to {bytes_text(tiers.high)})"
+    verdict = word(estimate, result)
+    head = f"{verdict}: {bytes_text(tiers.process)} ({bytes_text(tiers.low)} to {bytes_text(tiers.high)})"
     on = f" on {estimate.capacity.gpu}, {bytes_text(usable)} usable" if estimate.capacity else ""
     lines = [
         f'<text x="12" y="20" {_FONT} font-weight="600" fill="#1d2126">{text(file)}</text>',

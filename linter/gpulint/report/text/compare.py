@@ -12,6 +12,7 @@ from ...words import word
 from ..data.json_estimate import as_object
 from ..printable import printable
 from ..table import PLAIN, table
+from ..verdict import told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,21 +40,35 @@ def render(one: Named, two: Named, found: Sequence[Difference], style: Style = P
         for tier in ("allocated", "reserved", "process")
     ]
     rows.append(("peak", before.peak_phase.replace("_", " "), after.peak_phase.replace("_", " "), ""))
-    rows.append(("verdict", before.verdict, after.verdict, ""))
+    rows.append(("verdict", one[1].result.verdict, two[1].result.verdict, ""))
     lines = [
         style.bold(f"{printable(one[0])} -> {printable(two[0])}"),
         table(("", "BEFORE", "AFTER", "DIFFERENCE"), rows, style),
         "",
     ]
+    lines += _reasons(one, two)
     if not found:
         return "\n".join([*lines, "no setting that affects memory differs"])
     told = [(item.path, word(item.before), word(item.after), _alone(item), item.origin) for item in found]
     return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told, style)])
 
 
+def _reasons(one: Named, two: Named) -> list[str]:
+    """Why a job was not checked or does not start, where the verdict alone does not say it."""
+    sides = {name: told(side.estimate, side.result) for name, side in (one, two)}
+    said = [
+        f"{printable(name)}: {sides[name]}"
+        for name, side in dict((one, two)).items()
+        if side.result.unchecked or side.estimate.stops
+    ]
+    return [*said, ""] if said else []
+
+
 def as_json(one: Named, two: Named, found: Sequence[Difference]) -> str:
     """The same for programs."""
-    sides = {"before": as_object(one[0], one[1].estimate), "after": as_object(two[0], two[1].estimate)}
+    sides = {
+        name: as_object(file, side.estimate, side.result) for name, (file, side) in (("before", one), ("after", two))
+    }
     changes = [
         {
             "field": item.path,

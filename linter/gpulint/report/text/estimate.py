@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from ...units import GIB, KIB, MIB, bytes_text, count_text
 from ..printable import printable
 from ..table import PLAIN, wrapped
+from ..verdict import word
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
     from ...estimator.estimate import Assumption, Estimate
     from ...estimator.terms import Term
+    from ...finding import JobResult
     from ..style import Style
 
 BAR = 40
@@ -24,21 +26,20 @@ UNITS = (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")
 INDENT = " " * 18
 """Up to where formulas begin."""
 
-_VERDICTS = {
-    "fits": "fits",
-    "tight": "tight: may or may not fit",
-    "exceeds": "does not fit",
-    "unknown": "no verdict",
-}
-_REFUSED = {"tight": "tight: may or may not start", "exceeds": "fails to start"}
-"""Of an engine that looks before it takes memory; what it needs may be less than the card has."""
 
-
-def render(file: str, estimate: Estimate, style: Style = PLAIN, *, explain: bool = False, fitting: str = "") -> str:
-    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit if none is set."""
-    lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate, style)]
-    if estimate.refusal:
-        lines.append(f"  {style.error('fails to start')}: {printable(estimate.refusal)}")
+def render(
+    file: str,
+    estimate: Estimate,
+    style: Style = PLAIN,
+    *,
+    explain: bool = False,
+    fitting: str = "",
+    result: JobResult | None = None,
+) -> str:
+    """The estimate of one file; `explain` adds the derivation, `fitting` names GPUs that fit if none is set, `result`
+    is what `check` says of the job."""
+    lines = [*_head(file, estimate, style), "", *_bars(estimate, style), "", *_totals(estimate)]
+    lines += _verdict(estimate, result, style)
     if fitting:
         lines.append(f"  fits on      {printable(fitting)}")
     if len(estimate.phases) > 1:
@@ -89,7 +90,7 @@ def _origin(item: Assumption) -> str:
     return f"{item.origin}; could be {' or '.join(sizes)}" if sizes else item.origin
 
 
-def _totals(estimate: Estimate, style: Style) -> list[str]:
+def _totals(estimate: Estimate) -> list[str]:
     tiers = estimate.per_gpu
     interval = f"nvidia-smi, {bytes_text(tiers.low)} to {bytes_text(tiers.high)}"
     lines = [
@@ -113,16 +114,19 @@ def _totals(estimate: Estimate, style: Style) -> list[str]:
         )
     elif estimate.uncached:
         lines.append(f"  KV cache     {'none':>10}  {UNCACHED}")
-    words = {**_VERDICTS, **_REFUSED} if estimate.refusal else _VERDICTS
-    verdict = style.severity(estimate.verdict, words[estimate.verdict])
-    if estimate.capacity:
-        share = tiers.process / estimate.capacity.usable
-        lines.append(
-            f"  verdict      {verdict} on {estimate.capacity.gpu}"
-            f" ({bytes_text(estimate.capacity.usable)} usable, {share:.0%} needed)"
-        )
-    else:
-        lines.append(f"  verdict      {verdict}: no GPU is set; use --gpu NAME")
+    return lines
+
+
+def _verdict(estimate: Estimate, result: JobResult | None, style: Style) -> list[str]:
+    capacity, on = estimate.capacity, ""
+    if capacity:
+        share = estimate.per_gpu.process / capacity.usable
+        on = f" on {capacity.gpu} ({bytes_text(capacity.usable)} usable, {share:.0%} needed)"
+    lines = [f"  verdict      {style.severity(estimate.verdict, word(estimate, result))}{on}"]
+    if result is not None and result.unchecked:
+        lines.append(f"  {printable(result.unchecked)}")
+    elif estimate.stops:
+        lines.append(f"  {style.error('fails to start')}: {printable(estimate.stops)}")
     return lines
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...units import bytes_text
 from ..printable import printable
 from ..table import PLAIN, wrapped
+from ..verdict import word
 from .full import UNCACHED, phase_text
 
 if TYPE_CHECKING:
@@ -75,17 +76,18 @@ def _now(plan: Plan, style: Style) -> list[str]:
         lines.append(f"  the KV cache holds {cache.tokens:,} tokens, {requests}")
     elif now.uncached:
         lines.append(f"  no KV cache: {UNCACHED}")
-    if now.refusal:
-        lines.append(f"  {style.error('fails to start')}: {printable(now.refusal)}")
     if gpu is not None:
-        verdict = {"fits": "fits", "tight": "may or may not fit", "exceeds": "does not fit", "unknown": "no verdict on"}
-        lines.append(
-            f"  {style.severity(now.verdict, verdict[now.verdict])} {count} x {gpu.title},"
-            f" {bytes_text(gpu.usable)} usable each"
-        )
+        verdict = style.severity(now.verdict, word(now, plan.result))
+        on = "" if plan.result.verdict in ("fits", "tight", "exceeds") else " on"
+        lines.append(f"  {verdict}{on} {count} x {gpu.title}, {bytes_text(gpu.usable)} usable each")
+    if plan.result.unchecked:
+        lines += wrap(printable(plan.result.unchecked), 110, initial_indent="  ", subsequent_indent="    ")
+    elif now.stops:
+        lines.append(f"  {style.error('fails to start')}: {printable(now.stops)}")
+    if gpu is not None:
         return lines
     named = ", ".join(plan.fitting) or "no GPU in the catalogue"
-    lines += wrap(f"no GPU is set; it fits on {named}", 110, initial_indent="  ", subsequent_indent="    ")
+    lines += wrap(f"it fits on {named}", 110, initial_indent="  ", subsequent_indent="    ")
     return [*lines, "  use --gpu NAME to see changes that make it fit on one of them"]
 
 

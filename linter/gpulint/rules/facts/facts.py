@@ -18,7 +18,7 @@ from ..quantity import CONSTANTS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...estimator.estimate import Estimate
+    from ...estimator.estimate import Estimate, Spread
     from ...formats.core.format import Problem, Project, Reading
     from ...hardware.gpu import Gpu
     from ...job.job import Job
@@ -77,6 +77,7 @@ class Facts:
         self.shared: dict[type, Any] = {}
         self._steps = 0
         self._outline: Estimate | bool | None = False
+        self._told: Estimate | bool | None = False
         self._values: dict[str, Any] = {}
         self._model: Model | bool | None = False
         self._estimates: dict[tuple[tuple[str, Any], ...], Estimate | None] = {}
@@ -169,6 +170,18 @@ class Facts:
         return self.estimate_with({})
 
     @property
+    def told(self) -> Estimate | None:
+        """The estimate as every command tells it: with a `high` that holds what decides nothing, too.
+
+        Rules ask for `estimate`, which spares that: its verdict and its `low` are the same.
+        """
+        if self._told is False:
+            found = self.estimate
+            widens = found is not None and found.kind == "training" and self.gpu is not None
+            self._told = self._estimated(self.job, spread="always") if widens else found
+        return self._told  # type: ignore[return-value]
+
+    @property
     def outline(self) -> Estimate | None:
         """The estimate as far as it holds without the allocator's replay: not `process`, `reserved` and `high`.
 
@@ -197,7 +210,7 @@ class Facts:
                 self._steps = budget.spent() - before
         return self._estimates[key]
 
-    def _estimated(self, job: Job, *, replay: bool = True) -> Estimate | None:
+    def _estimated(self, job: Job, *, replay: bool = True, spread: Spread = "doubt") -> Estimate | None:
         model = self.model
         if model is None:
             self.estimate_reason = self.model_reason
@@ -207,7 +220,7 @@ class Facts:
         from ...models.lora import NotAdaptable
 
         try:
-            return estimate_job(job, model, self.gpu, replay=replay, spread="doubt")
+            return estimate_job(job, model, self.gpu, replay=replay, spread=spread)
         except (NotEstimable, NotAdaptable) as error:
             if job is self.job:
                 self.estimate_reason = str(error)

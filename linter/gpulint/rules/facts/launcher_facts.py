@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ...job.placement import Limit, shortages
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -16,6 +17,19 @@ def _ranks(facts: Facts) -> Any:
     if job.kind == "training":
         return job.world_size
     return job.model_shards * (job.parallelism.data or 1)
+
+
+def _placement_fact(by: Limit, meaning: str) -> None:
+    def derive(facts: Facts) -> Any:
+        return next((item.why for item in shortages(facts.job) if item.by == by), None)
+
+    derive.__doc__ = meaning
+    fact(f"placement.{by}")(derive)
+
+
+_placement_fact("stated", "Why the GPUs of the job are too few for one replica of its model; null if they are not.")
+_placement_fact("asked", "Why the GPUs that the launcher requests are too few for the ranks; null if they are not.")
+_placement_fact("visible", "Why the GPUs in CUDA_VISIBLE_DEVICES are too few for the ranks; null if they are not.")
 
 
 @fact("gpus.requested_per_node", type="whole number")

@@ -77,7 +77,7 @@ def larger_gpu(facts: Facts, now: Gpu) -> Enough | None:
         larger = [gpu for gpu in larger if gpu.usable > weights]
     for gpu in larger:
         found = _estimate(facts, _on(job, gpu, count), gpu, replay=True)
-        if found is not None and found.as_stated in HOLDS:
+        if found is not None and found.outcome in HOLDS:
             return Enough(count, gpu, found)
     return None
 
@@ -138,7 +138,7 @@ def _ways(facts: Facts) -> Iterator[tuple[int, dict[str, Any], str]]:
 
 
 def _on(job: Job, gpu: Gpu, count: int) -> Job:
-    hardware = replace(job.hardware, gpu=gpu.name, gpus=count)
+    hardware = replace(job.hardware, gpu=gpu.name, gpus=count, granted_gpus=None, visible_gpus=None)
     return job.with_changes({"hardware": hardware, "parallelism.data": None})
 
 
@@ -153,7 +153,7 @@ def _states_fit(facts: Facts, job: Job, gpu: Gpu) -> bool:
 def _fitting(facts: Facts, job: Job, gpu: Gpu) -> Estimate | None:
     """The estimate of a job that fits."""
     found = _estimate(facts, job, gpu, replay=not _is_heavy(facts))
-    return found if found is not None and found.as_stated in HOLDS else None
+    return found if found is not None and found.outcome in HOLDS else None
 
 
 def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estimate | None:
@@ -168,4 +168,4 @@ def _estimate(facts: Facts, job: Job, gpu: Gpu | None, *, replay: bool) -> Estim
         found = estimate_job(job, facts.model, gpu, replay=replay, spread="never")
     except (NotEstimable, NotAdaptable):
         return None
-    return found if found.as_stated != "exceeds" else None
+    return found if found.outcome != "exceeds" else None

@@ -58,6 +58,16 @@ class Ladder(NamedTuple):
     advice: Advice
     options: tuple[Option, ...]
 
+    @property
+    def moves_ranks(self) -> bool:
+        """Whether an option changes how many GPUs the job needs or has."""
+        return any(path in _RANKS for option in self.options for path in option.changes)
+
+
+_RANKS = frozenset(
+    ("hardware.gpus", *(f"parallelism.{degree}" for degree in ("tensor", "pipeline", "context", "data")))
+)
+
 
 def ladder(name: str, advice: Advice, facts: Facts) -> Ladder:
     """The ladder of a recipe; without options where it does not apply to the job."""

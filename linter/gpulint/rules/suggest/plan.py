@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...units import bytes_text
 from ..evaluate import evaluate_rules
 from ..expression import facts_of, fires
+from ..verdict import verdict_of
 from .change import format_of, resolved
 from .search import Search
 from .suggest import chosen
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...estimator.estimate import Estimate
+    from ...finding import JobResult
     from ...source.edit.replacement import Edit
     from ..facts.facts import Facts
     from ..rule import Advice, Selection
@@ -72,6 +74,11 @@ class Plan(NamedTuple):
     absent: tuple[Absent, ...]
     fitting: tuple[str, ...] = ()
 
+    @property
+    def result(self) -> JobResult:
+        """What `check` says of the job's memory."""
+        return verdict_of(self.facts, "")
+
     def in_order(self, sort: str) -> list[Row]:
         """The rows, sorted as SORTS says; the memory that results decides between equals."""
         if sort == "memory":
@@ -89,7 +96,7 @@ _KINDS = ("room", "change", "combination", "hardware")
 
 def plan_of(facts: Facts, selection: Selection, steps: int = PLAN_STEPS) -> Plan | None:
     """The plan of one job; None where its memory cannot be derived, `facts.estimate_reason` then says why."""
-    now = facts.estimate
+    now = facts.told
     if now is None:
         return None
     if facts.gpu is None:
@@ -102,7 +109,7 @@ def plan_of(facts: Facts, selection: Selection, steps: int = PLAN_STEPS) -> Plan
 def _fitting(now: Estimate) -> tuple[str, ...]:
     from ...hardware.catalogue import gpus
 
-    return tuple(gpu.name for gpu in gpus() if now.per_gpu.high <= gpu.usable)
+    return tuple(gpu.name for gpu in gpus() if now.fits_on(gpu))
 
 
 class _Planner:
@@ -124,6 +131,8 @@ class _Planner:
             advice = item.advice
             if advice.kind not in ("", self.facts.job.kind) or (advice.room and not fits):
                 continue
+            if self.now.unplaced and not item.moves_ranks:
+                continue
             if not item.options:
                 if self.has_key(advice):
                     self.absent.append(Absent(name, advice.otherwise or "does not apply"))
@@ -132,7 +141,7 @@ class _Planner:
             else:
                 found += self.unlike(found, self.tried(item))
         yield from found
-        if not any(row.verdict in ("fits", "unknown") for row in found):
+        if not self.now.unplaced and not any(row.verdict in ("fits", "unknown") for row in found):
             yield from self.combinations()
         yield from self.hardware(enough=fits)
 
@@ -282,6 +291,8 @@ def why(estimate: Estimate | None) -> str:
     if estimate is None or estimate.capacity is None:
         return ""
     usable = estimate.capacity.usable
+    if estimate.unplaced:
+        return estimate.unplaced
     if estimate.verdict == "fits":
         return f"{bytes_text(usable - estimate.needed)} free"
     if estimate.verdict == "tight":

@@ -61,7 +61,7 @@ class Candidate(NamedTuple):
     @property
     def verdict(self) -> str:
         """The verdict of the estimate, `unknown` where there is none."""
-        return self.estimate.as_stated if self.estimate is not None else "unknown"
+        return self.estimate.outcome if self.estimate is not None else "unknown"
 
     @property
     def settles(self) -> bool:

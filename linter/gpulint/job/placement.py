@@ -1,0 +1,75 @@
+"""Whether the ranks of a job find a GPU each, of those that are stated: without a place for each, none starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .job import Job
+
+Limit = Literal["stated", "asked", "visible"]
+"""Who says how many GPUs there are: the run or the config, the request of the launcher, CUDA_VISIBLE_DEVICES."""
+
+_DEGREES = {"tensor": "tensor parallel", "pipeline": "pipeline parallel", "context": "context parallel"}
+
+
+class Shortage(NamedTuple):
+    """Fewer GPUs, `there`, than the job `needs`; `why` says so in words."""
+
+    by: Limit
+    needs: int
+    there: int
+    why: str
+
+
+def shortages(job: Job) -> Iterator[Shortage]:
+    """Every statement of GPUs that leaves ranks of the job without one.
+
+    Of what is filled in when the job starts the least counts, and an assumed number of GPUs is no statement. Ranks are
+    those of one replica where GPUs were given to gpulint instead of what the files say, or may be on other nodes.
+    """
+    hardware, replica, all_ranks = job.hardware, _least(job, *_DEGREES), ranks(job)
+    if hardware.gpus is not None and _is_stated(job, "hardware.gpus") and replica > hardware.gpus:
+        degrees = " x ".join(
+            f"{name} {_least(job, field)}"
+            for field, name in _DEGREES.items()
+            if field != "context" or _least(job, field) > 1
+        )
+        why = f"{degrees} needs {replica} GPUs, but the job has {hardware.gpus}"
+        yield Shortage("stated", replica, hardware.gpus, why)
+    if hardware.granted_gpus is not None and all_ranks > hardware.granted_gpus:
+        why = f"the job needs {all_ranks} GPUs but the launcher requests {hardware.granted_gpus}"
+        yield Shortage("asked", all_ranks, hardware.granted_gpus, why)
+    if hardware.visible_gpus is not None and all_ranks > hardware.visible_gpus:
+        why = f"the job needs {all_ranks} GPUs but CUDA_VISIBLE_DEVICES shows {hardware.visible_gpus}"
+        yield Shortage("visible", all_ranks, hardware.visible_gpus, why)
+
+
+def ranks(job: Job) -> int:
+    """GPUs that the files start the job on: a server's degrees multiplied, the processes of a training run."""
+    if job.kind == "inference":
+        return _least(job, *_DEGREES, "data")
+    origin = job.origins.get("hardware.gpus")
+    given = origin is not None and origin.kind in ("command line", "comment", "settings")
+    replica = _least(job, *_DEGREES)
+    return replica if given or not _is_stated(job, "hardware.gpus") else max(replica, job.world_size)
+
+
+def _is_stated(job: Job, path: str) -> bool:
+    origin = job.origins.get(path)
+    return path not in job.unstated and (origin is None or origin.kind != "assumed")
+
+
+def _least(job: Job, *degrees: str) -> int:
+    """The product of degrees of parallelism; of one that nobody states, the least that it may be."""
+    product = 1
+    for name in degrees:
+        path = f"parallelism.{name}"
+        if _is_stated(job, path):
+            product *= getattr(job.parallelism, name) or 1
+        elif path in job.origins:
+            counts = [value for value in job.origins[path].values if isinstance(value, int)]
+            product *= min(counts, default=1)
+    return product
