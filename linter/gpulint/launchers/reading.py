@@ -291,6 +291,8 @@ def _apply(launch: Launch, reading: Reading) -> None:
     reading.problems[:] = [
         *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
     ]  # fmt: skip
+    if launch.declared:
+        reading.problems[:] = [item for item in reading.problems if not _declares(launch, item)]
     if launch.own_build:
         reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
     resources, job = launch.resources, reading.job
@@ -337,6 +339,11 @@ def _counts_itself(reading: Reading) -> bool:
 
 _OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})
 """Problems that hold for the program as it is published."""
+
+
+def _declares(launch: Launch, problem: Problem) -> bool:
+    """Whether the script declares an option that its format does not know."""
+    return problem.kind == "unknown-key" and problem.key in launch.declared and problem not in launch.problems
 
 
 def _misspelt(problem: Problem) -> bool:

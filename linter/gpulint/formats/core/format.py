@@ -81,6 +81,7 @@ class Project(NamedTuple):
     `versions` are those of packages that the launcher, the settings or the repository state; `pins` are the
     repository's among them. `asked` is the number of GPUs that the
     launcher asks for, which a server may use or not. `alone`: the command starts a Python script as one process.
+    `loads`: the script's source is here and says how it loads its model.
     """
 
     root: str
@@ -94,6 +95,7 @@ class Project(NamedTuple):
     asked: int | None = None
     alone: bool = False
     pins: Mapping[str, Pin] = {}
+    loads: bool = False
 
 
 class Rows(Protocol):

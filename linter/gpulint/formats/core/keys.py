@@ -303,6 +303,7 @@ def unknown_key(
         "spelling": spelling,
         "treatment": treatment,
         "slip": "yes" if spelling and slip(dotted.rpartition(".")[2], spelling) else "no",
+        "stated": "no",
         "upstream": upstream,
     }
     return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)

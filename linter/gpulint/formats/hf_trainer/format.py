@@ -20,6 +20,7 @@ from ..core.bindings.kinds import FLAG, POSITIVE, WORD
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
 from ..core.format import Format, NoJobError, Problem, Reading
+from ..core.key_changes import as_written
 from ..core.keys import key_problems, load
 from ..core.releases import released
 from ..core.typos import slip
@@ -268,7 +269,7 @@ def _force_reentrant(reader: Reader) -> None:
 def _open_loading(reader: Reader) -> None:
     """A script that no table names loads as it likes: what no argument says of the weights may be otherwise."""
     program, job = reader.project.program, reader.job
-    if not program or program.startswith("trl ") or program_of(program) is not None:
+    if not program or program.startswith("trl ") or program_of(program) is not None or reader.project.loads:
         return
     for path, values in (("weights.dtype", _DTYPES), ("weights.quantization", _PACKINGS)):
         origin = job.origins.get(path)
@@ -326,6 +327,7 @@ TABLE = Table(
     together={("method", "weights.quantization.method", "adapter.r"): peft},
     zero=zero,
     elsewhere=sharded_elsewhere(files=True),
+    named=lambda reading, keys: as_written(reading.config, keys) or {},
 )
 
 FORMAT = Format.of_table(
