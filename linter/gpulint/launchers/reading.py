@@ -17,6 +17,7 @@ from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
 from .project import Hardware, find_gpu, project_of, say_pins
+from .unknown_options import leave_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +166,7 @@ def open_document(
     _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    _leave_unread(reading)
+    leave_open(reading)
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)
@@ -316,20 +317,6 @@ def _apply(launch: Launch, reading: Reading) -> None:
         if said is not None and stated.file == launch.config.path:
             note = "; ".join(part for part in (said.note, stated.note) if part)
             job.origins[path] = stated._replace(kind=said.kind, note=note)
-
-
-_SPLITS = re.compile(r"(^|[-_.])([tpecds]p|parallel)([-_.]|$)", re.IGNORECASE)
-
-
-def _leave_unread(reading: Reading) -> None:
-    """An option of the command that no release which was read has may split the job: neither its memory nor what its
-    ranks come to is known then."""
-    for item in reading.problems:
-        written = reading.config.syntax == "flags" and item.kind == "unknown-key" and _SPLITS.search(item.key)
-        if written and item.values.get("slip") != "yes" and item.values.get("treatment") != "ignored":
-            reading.job.unread = f"`{item.key}` is an option that gpulint does not know, and may split the job"
-            reading.problems[:] = [item for item in reading.problems if item.kind != "contradiction"]
-            return
 
 
 def _counts_itself(reading: Reading) -> bool:
