@@ -106,6 +106,7 @@ class Launch(NamedTuple):
     unread     the config file that the command names besides its flags, and that is not here
     declared   options that the script's source in the repository declares
     loads      whether that source says how it loads its model
+    ignores    whether the program passes over options that it does not know
     alone      whether the command starts a Python script as one process, whatever GPUs it sees
     """
 
@@ -127,6 +128,7 @@ class Launch(NamedTuple):
     unread: str = ""
     declared: frozenset[str] = frozenset()
     loads: bool = False
+    ignores: bool = False
 
 
 class Started(NamedTuple):

@@ -6,7 +6,6 @@ inside the launcher, or another file.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
@@ -166,7 +165,7 @@ def open_document(
     _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    leave_open(reading)
+    leave_open(reading, launch)
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..formats.core.placeholders import is_blank
+from ..job.origin import Origin
 from ..job.weights import Quantization
 from ..source.tables import read_table
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..formats.core.format import Reading
     from ..source.node import Entry
+    from .launch import Launch
 
 _ROWS = [
     (re.compile(row["words"]), re.compile(row["not"]) if "not" in row else None, row)
@@ -26,8 +28,20 @@ _OPEN = frozenset({"default", "assumed"})
 """Origins of a fact that nothing states."""
 
 
-def leave_open(reading: Reading) -> None:
+def _pass_over(reading: Reading, program: str) -> None:
+    """Of a program that passes over options which it does not know, tell only those that are known ones misspelt: the
+    others may be those of a parser around it."""
+    told = {"treatment": "ignored", "upstream": program}
+    kept = [item for item in reading.problems if item.kind != "unknown-key" or item.values.get("slip") == "yes"]
+    reading.problems[:] = [
+        item if item.kind != "unknown-key" else item._replace(values=item.values | told) for item in kept
+    ]
+
+
+def leave_open(reading: Reading, launch: Launch | None) -> None:
     """Leave open what an option of the command may decide that no release which was read has, nor the format."""
+    if launch is not None and launch.ignores:
+        _pass_over(reading, launch.program)
     for name, entry, refused in _unknown(reading):
         plain = name.replace("-", "_").lower()
         row = next((row for words, but, row in _ROWS if words.search(plain) and not (but and but.search(plain))), None)
@@ -66,7 +80,9 @@ def _open(reading: Reading, row: dict[str, Any], name: str, entry: Entry | None)
     """The fact as the option's name has it, or as it was, and with it all that it may be."""
     job, path = reading.job, row["fact"]
     origin = job.origins.get(path)
-    if origin is None or origin.kind not in _OPEN or path in job.unstated or row.get("method", job.method) != job.method:
+    if origin is None or origin.kind not in _OPEN or path in job.unstated:
+        return
+    if row.get("method", job.method) != job.method:
         return
     written = entry.value.plain() if entry is not None else None
     values = tuple(Quantization(**value) if isinstance(value, dict) else value for value in row["values"])
@@ -74,10 +90,10 @@ def _open(reading: Reading, row: dict[str, Any], name: str, entry: Entry | None)
     if "on" in row and (written is True or written is False) and not is_blank(written):
         value = row["on"] if written else row["off"]
     note = f"`{name}`, an option of the script, may decide it"
-    spans = (entry.value.span, entry.key.span) if entry is not None else (None, None)
+    kind = "guessed" if "on" in row else origin.kind
     job.assign(path, value)
-    job.origins[path] = origin._replace(
-        kind="guessed" if "on" in row else origin.kind, note=note, file=reading.config.path if entry is not None else None,
-        key=name, span=spans[0], key_span=spans[1], values=values,
-    )  # fmt: skip
+    job.origins[path] = Origin(kind, note, key=name, values=values)
+    if entry is not None:
+        at = {"file": reading.config.path, "span": entry.value.span, "key_span": entry.key.span}
+        job.origins[path] = job.origins[path]._replace(**at)
     job.unstated.append(path)

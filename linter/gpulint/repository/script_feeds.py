@@ -242,8 +242,10 @@ class _Reader:
 
     def _holds(self, conditions: tuple[tuple[ast.expr, bool], ...], steps: int = MAX_STEPS) -> Any:
         """Whether a place is reached: True, False or UNKNOWN."""
-        found = [self.value(test, steps) for test, _ in conditions]
-        met = [UNKNOWN if value is UNKNOWN else bool(value) is wanted for value, (_, wanted) in zip(found, conditions, strict=True)]
+        met = []
+        for test, wanted in conditions:
+            value = self.value(test, steps)
+            met.append(UNKNOWN if value is UNKNOWN else bool(value) is wanted)
         return False if False in met else UNKNOWN if UNKNOWN in met else True
 
     def _walk(self, body: list[ast.stmt], conditions: tuple[tuple[ast.expr, bool], ...]) -> Iterator[_Place]:
@@ -273,11 +275,9 @@ class _Reader:
 
 def _either(values: list[Any], wanted: bool) -> Any:
     """`or` (`wanted`) and `and` of Python, over values of which some are unknown."""
-    for value in values[:-1]:
+    for number, value in enumerate(values):
         if value is UNKNOWN:
-            rest = values[values.index(value) + 1 :]
-            decided = any(other is not UNKNOWN and bool(other) is wanted for other in rest)
-            return wanted if decided and all(isinstance(other, bool) for other in rest if other is not UNKNOWN) else UNKNOWN
+            return wanted if any(other is wanted for other in values[number:]) else UNKNOWN
         if bool(value) is wanted:
             return value
     return values[-1]

@@ -62,8 +62,8 @@ class Script(NamedTuple):
     options   by name
     inherits  whether it has the Trainer's own arguments, too (a dataclass of Transformers or TRL among its own)
     refuses   whether it stops at an option that is not declared: all are read, and its parser checks
-    prefixes  whether the beginning of exactly one option stands for it, as argparse has it unless `allow_abbrev` is off;
-              click never takes one (parser.py `_match_long_opt`, 2.0 to 8.5)
+    prefixes  whether the beginning of exactly one option stands for it, as argparse has it unless `allow_abbrev` is
+              off; click never takes one (parser.py `_match_long_opt`, 2.0 to 8.5)
     """
 
     path: str
@@ -153,7 +153,8 @@ class _Declared:
         clicked = self._clicked()
         self.whole = not any(self._adds_more(call) for call in self.calls)
         for call in self.calls:
-            if _DATACLASSES.fullmatch(dotted(call.func)) or _DATACLASSES.fullmatch(dotted(call.func).rpartition(".")[2]):
+            called = dotted(call.func)
+            if _DATACLASSES.fullmatch(called) or _DATACLASSES.fullmatch(called.rpartition(".")[2]):
                 for argument in _classes(call):
                     self._dataclass(argument, self.path, self.tree, set())
         if not self.options:
@@ -167,15 +168,15 @@ class _Declared:
         return any(word.arg == "allow_abbrev" and constant(word.value) is False for word in call.keywords)
 
     def _argument(self, call: ast.Call) -> None:
-        written = [value.value for value in call.args if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+        written = [text for value in call.args if isinstance(text := constant(value), str)]
         long = [name for name in written if name.startswith("-")]
         if not long:
             return
-        first = next((name for name in long if name.startswith("--")), long[0])
+        first = max(long, key=lambda name: name.startswith("--"))
         keywords = {word.arg: word.value for word in call.keywords}
-        action = constant(keywords.get("action"))
-        switch = {"store_true": True, "store_false": False}.get(action) if isinstance(action, str) else None
-        negated = isinstance(keywords.get("action"), ast.Attribute) and "BooleanOptional" in ast.dump(keywords["action"])
+        action = keywords.get("action")
+        switch = {"store_true": True, "store_false": False}.get(str(constant(action)))
+        negated = action is not None and dotted(action).endswith("BooleanOptionalAction")
         default = constant(keywords["default"]) if "default" in keywords else None if switch is None else not switch
         name = constant(keywords.get("dest"))
         name = name if isinstance(name, str) else first.lstrip("-").replace("-", "_")
@@ -228,8 +229,8 @@ class _Declared:
             self._dataclass(dotted(base), path, tree, seen)
         for node in found.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                flag = isinstance(node.annotation, (ast.Name, ast.Subscript)) and "'bool'" in ast.dump(node.annotation)
-                self._add(node.target.id, [node.target.id], _field(node.value), True if flag else None, node.lineno, path)
+                name, flag = node.target.id, re.search(r"\bbool\b", ast.unparse(node.annotation))
+                self._add(name, [name], _field(node.value), True if flag else None, node.lineno, path)
 
     def _adds_more(self, call: ast.Call) -> bool:
         """Whether a parser gets options that are not read here: from other parsers, or from a function elsewhere."""

@@ -154,6 +154,7 @@ def jobs_of_commands(
                     unread=begun.unread,
                     declared=begun.declared,
                     loads=begun.loads,
+                    ignores=begun.ignores,
                 )
             )
     reasons.append(why(unknown))

@@ -62,14 +62,28 @@ def sourced_options(program: Unwrapped, file: Document, project: Project) -> Sou
     if script is None:
         return None
     flags = read_flags(program.words, file, _manner(script)).document
-    given = {option.name: entry for entry in flags.root.entries() if (option := script.named(str(entry.key.value)))}
+    written = [_Written(entry, _option(script, entry)) for entry in flags.root.entries()]
+    given = {one.option.name: one for one in written if one.option is not None}
     fed = feeds(script, {name: _value(option, given.get(name)) for name, option in script.options.items()})
-    kept, problems = _kept(flags, script, fed)
+    kept, problems = _kept(written, script, fed, flags.path)
     sources = _Sources()
     said = list(_of_the_script(script, fed, given, {str(entry.key.value) for entry in kept}, sources))
     config = flags._replace(roots=[Node("mapping", [*said, *kept], flags.root.span)])
     declared = frozenset(name for option in script.options.values() for name in option.spellings)
     return Sourced(config, trains(script), MODEL in fed, declared, problems, sources.files)
+
+
+class _Written(NamedTuple):
+    """A flag of the command, and the option that it is; None for none that the script declares."""
+
+    entry: Entry
+    option: Option | None
+
+
+def _option(script: Script, entry: Entry) -> Option | None:
+    """The option that a flag is; `--no_x` was read as x, which is false."""
+    name = str(entry.key.value)
+    return script.named(name) or (script.named(f"no_{name}") if entry.value.value is False else None)
 
 
 def _manner(script: Script) -> Manner:
@@ -83,29 +97,31 @@ def _manner(script: Script) -> Manner:
     return Manner(switches.__contains__, short, underscored=True)
 
 
-def _value(option: Option, given: Entry | None) -> Any:
+def _value(option: Option, given: _Written | None) -> Any:
     """What an option is: what the command gives it, else its default."""
     if given is None:
         return option.default
-    value = given.value.plain()
+    value = given.entry.value.plain()
     if is_blank(value):
         return UNKNOWN
-    return option.switch if value is True and option.switch is not None else value
+    bare = value is True or str(given.entry.key.value).replace("-", "_") not in option.spellings
+    return option.switch if bare and option.switch is not None else value
 
 
-def _kept(flags: Document, script: Script, fed: dict[str, Fed]) -> tuple[list[Entry], tuple[Problem, ...]]:
+def _kept(
+    written: list[_Written], script: Script, fed: dict[str, Fed], path: str
+) -> tuple[list[Entry], tuple[Problem, ...]]:
     """The options of the command under the names that they have for the Trainer, and those that the script refuses."""
     kept: list[Entry] = []
     problems: list[Problem] = []
     inherited = load(FORMAT)["properties"] if script.inherits else {}
-    for entry in flags.root.entries():
-        written = str(entry.key.value)
-        option = script.named(written)
-        if option is None and script.refuses and written.replace("-", "_") not in inherited:
-            problems.append(_refused(entry, script, flags.path))
+    for entry, option in written:
+        name = str(entry.key.value)
+        if option is None and script.refuses and name.replace("-", "_") not in inherited:
+            problems.append(_refused(entry, script, path))
             continue
         reached = [one for one in fed.values() if option is not None and one.option == option.name]
-        kept += [Entry(_called(entry.key, one.argument), _switched(entry.value, option, one)) for one in reached]
+        kept += [Entry(_called(entry.key, one.argument), _switched(entry.value, one)) for one in reached]
         if not reached:
             kept.append(entry)
     return kept, tuple(problems)
@@ -118,9 +134,9 @@ def _called(key: Node, argument: str) -> Node:
     return node
 
 
-def _switched(value: Node, option: Option | None, fed: Fed) -> Node:
+def _switched(value: Node, fed: Fed) -> Node:
     """The value of an option; of a switch that the argument sees otherwise (`--no_ckpt`), what it comes to."""
-    if fed.value is UNKNOWN or type(fed.value) is not bool or value.value is fed.value or option is None:
+    if type(fed.value) is not bool or value.value is fed.value:
         return value
     node = Node("scalar", fed.value, value.span, value.raw)
     node.path = value.path
@@ -143,7 +159,7 @@ def _refused(entry: Entry, script: Script, path: str) -> Problem:
 
 
 def _of_the_script(
-    script: Script, fed: dict[str, Fed], given: dict[str, Entry], written: set[str], sources: _Sources
+    script: Script, fed: dict[str, Fed], given: dict[str, _Written], written: set[str], sources: _Sources
 ) -> Iterator[Entry]:
     """What the script says of the Trainer's arguments that the command does not: constants and defaults of options."""
     from ...formats.hf_trainer.format import TABLE

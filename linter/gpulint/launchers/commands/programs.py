@@ -36,6 +36,7 @@ class Begun(NamedTuple):
     `foreign` where a script that no table names takes options of its own beside the format's. `unread` is the config
     file that it is given besides its flags, and that is not here. `declared` are the options that the script's source
     declares, `files` the sources in which arguments stand, and `loads` says whether they say how the model is loaded.
+    `ignores`: the program passes over options that it does not know.
     """
 
     format: str
@@ -47,6 +48,7 @@ class Begun(NamedTuple):
     declared: frozenset[str] = frozenset()
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     loads: bool = False
+    ignores: bool = False
 
 
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
@@ -75,8 +77,9 @@ def begin(
     if reference is None:
         if row.file:
             return None
-        return Begun(row.format, flags.document)
-    return _with_file(row.format, reference, flags.document, file, project, under=row.under)
+        return Begun(row.format, flags.document, ignores=row.ignores)
+    begun = _with_file(row.format, reference, flags.document, file, project, under=row.under)
+    return begun._replace(ignores=row.ignores) if begun is not None else None
 
 
 def _own_options(format_: str, flags: Document) -> Document:
