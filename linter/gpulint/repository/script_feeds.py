@@ -81,9 +81,10 @@ def feeds(script: Script, values: Mapping[str, Any]) -> dict[str, Fed]:
 
 def trains(script: Script) -> bool:
     """Whether the script makes a Trainer and has it train."""
-    calls = [dotted(node.func) for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
-    made = any(name.rpartition(".")[2].endswith("Trainer") for name in calls)
-    return made and any("trainer" in name.lower() and name.endswith(".train") for name in calls)
+    calls = [node.func for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
+    made = any(dotted(function).endswith("Trainer") for function in calls)
+    trained = [function.value for function in calls if isinstance(function, ast.Attribute) and function.attr == "train"]
+    return made and any("trainer" in ast.unparse(who).lower() for who in trained)
 
 
 def _one(given: list[Fed]) -> Fed:

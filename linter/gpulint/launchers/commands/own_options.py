@@ -83,7 +83,8 @@ class _Written(NamedTuple):
 def _option(script: Script, entry: Entry) -> Option | None:
     """The option that a flag is; `--no_x` was read as x, which is false."""
     name = str(entry.key.value)
-    return script.named(name) or (script.named(f"no_{name}") if entry.value.value is False else None)
+    negated = script.named(f"no_{name}") if entry.value.value is False else None
+    return negated or script.named(name)
 
 
 def _manner(script: Script) -> Manner:
