@@ -92,8 +92,8 @@ def _open(reading: Reading, row: dict[str, Any], name: str, entry: Entry | None)
     note = f"`{name}`, an option of the script, may decide it"
     kind = "guessed" if "on" in row else origin.kind
     job.assign(path, value)
-    job.origins[path] = Origin(kind, note, key=name, values=values)
+    found = Origin(kind, note, key=name, values=values)
     if entry is not None:
-        at = {"file": reading.config.path, "span": entry.value.span, "key_span": entry.key.span}
-        job.origins[path] = job.origins[path]._replace(**at)
+        found = found._replace(file=reading.config.path, span=entry.value.span, key_span=entry.key.span)
+    job.origins[path] = found
     job.unstated.append(path)

@@ -117,19 +117,15 @@ class _Reader:
         """Everything that a call or an assignment gives the Trainer."""
         for place in self.places:
             reached = self._holds(place.conditions)
-            if isinstance(place.node, ast.Assign):
-                yield from self._assignment(place, reached)
-            elif not self._aside(place):
-                yield from self._call(place, reached)
+            if isinstance(place.node, ast.Call):
+                if not self._aside(place):
+                    yield from self._call(place, place.node, reached)
+                continue
+            for pattern, argument in _ATTRIBUTES:
+                if pattern.fullmatch(place.target) and reached is not False and not _ASIDE.search(place.target):
+                    yield self._fed(argument, place.node.value, place.node)
 
-    def _assignment(self, place: _Place, reached: Any) -> Iterator[Fed]:
-        for pattern, argument in _ATTRIBUTES:
-            if pattern.fullmatch(place.target) and reached is not False and not _ASIDE.search(place.target):
-                yield self._fed(argument, place.node.value, place.node)
-
-    def _call(self, place: _Place, reached: Any) -> Iterator[Fed]:
-        call = place.node
-        assert isinstance(call, ast.Call)
+    def _call(self, place: _Place, call: ast.Call, reached: Any) -> Iterator[Fed]:
         name = dotted(call.func)
         given = {str(number): value for number, value in enumerate(call.args)}
         given |= {word.arg: word.value for word in call.keywords if word.arg is not None}

@@ -298,11 +298,11 @@ def _class(
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return node, path, tree
-    for node in ast.walk(tree) if depth else ():
-        if isinstance(node, ast.ImportFrom) and any(item.name in (name, "*") for item in node.names):
-            module = _file(node.module or "", node.level, path, root)
-            below = syntax(module) if module is not None and module != path else None
-            found = _class(name, module, below, root, depth - 1) if module is not None and below is not None else None
+    for below in ast.walk(tree) if depth else ():
+        if isinstance(below, ast.ImportFrom) and any(item.name in (name, "*") for item in below.names):
+            module = _file(below.module or "", below.level, path, root)
+            other = syntax(module) if module is not None and module != path else None
+            found = _class(name, module, other, root, depth - 1) if module is not None and other is not None else None
             if found is not None:
                 return found
     return None
