@@ -45,7 +45,7 @@ def leave_open(reading: Reading, launch: Launch | None) -> None:
     for name, entry, refused in _unknown(reading):
         plain = name.replace("-", "_").lower()
         row = next((row for words, but, row in _ROWS if words.search(plain) and not (but and but.search(plain))), None)
-        if row is None or (entry is not None and not _says(entry)):
+        if row is None or (refused and "own" in row) or (entry is not None and not _says(entry)):
             continue
         if "fact" in row:
             _open(reading, row, name, entry)

@@ -104,6 +104,7 @@ class _Reader:
     def __init__(self, script: Script, values: Mapping[str, Any]) -> None:
         self.script, self.values = script, values
         self.assigned: dict[str, list[tuple[ast.expr, tuple[tuple[ast.expr, bool], ...]]]] = {}
+        self.variables: dict[str, Any] = {}
         self.modules: set[str] = set()
         self.bare: set[str] = set()
         self.places = list(self._walk(script.tree.body, ()))
@@ -230,11 +231,14 @@ class _Reader:
 
     def _variable(self, name: str, steps: int) -> Any:
         """The last assignment that is reached; UNKNOWN where that is not sure."""
-        value: Any = UNKNOWN
+        if name in self.variables:
+            return self.variables[name]
+        self.variables[name] = value = UNKNOWN  # while it is worked out, for one that builds on itself
         for node, conditions in self.assigned.get(name, ()):
             reached = self._holds(conditions, steps)
             if reached is not False:
                 value = self.value(node, steps) if reached is True else UNKNOWN
+        self.variables[name] = value
         return value
 
     def _holds(self, conditions: tuple[tuple[ast.expr, bool], ...], steps: int = MAX_STEPS) -> Any:

@@ -143,7 +143,9 @@ class _Declared:
         self.path, self.root, self.tree = path, root, tree
         self.options: dict[str, Option] = {}
         self.inherits = self.whole = False
-        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        nodes = list(ast.walk(tree))
+        self.calls = [node for node in nodes if isinstance(node, ast.Call)]
+        self.functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
 
     def script(self) -> Script | None:
         """The module as a script; None where it declares nothing."""
@@ -189,8 +191,8 @@ class _Declared:
     def _clicked(self) -> bool:
         """Options of click's decorators; whether its parser checks them."""
         found = False
-        for node in ast.walk(self.tree):
-            for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+        for node in self.functions.values():
+            for call in node.decorator_list:
                 if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
                     continue
                 if call.func.attr == "option" and "click" in dotted(call.func):
@@ -216,14 +218,12 @@ class _Declared:
     def _dataclass(self, name: str, path: str, tree: ast.Module, seen: set[tuple[str, str]]) -> None:
         """The fields of a dataclass and of those that it builds on."""
         short = name.rpartition(".")[2]
-        where = _class(short, path, tree, self.root)
-        if where is None:
+        where = None if _is_foreign(name, tree) else _class(short, path, tree, self.root)
+        if where is None or (where[1], where[0].name) in seen:  # `class TrainingArguments(TrainingArguments)`
             known = _ARGUMENTS.fullmatch(short) or short in ("ModelConfig", "ScriptArguments")
             self.inherits, self.whole = self.inherits or bool(known), self.whole and bool(known)
             return
         found, path, tree = where
-        if (path, found.name) in seen:
-            return
         seen.add((path, found.name))
         for base in found.bases:
             self._dataclass(dotted(base), path, tree, seen)
@@ -236,9 +236,8 @@ class _Declared:
         """Whether a parser gets options that are not read here: from other parsers, or from a function elsewhere."""
         if any(word.arg == "parents" for word in call.keywords):
             return True
-        own = {node.name for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
         given = [value.id for value in call.args if isinstance(value, ast.Name)]
-        return any("parser" in name.lower() for name in given) and dotted(call.func) not in own
+        return any("parser" in name.lower() for name in given) and dotted(call.func) not in self.functions
 
     def _checks(self) -> bool:
         checks = SINKS["checks"]
@@ -282,6 +281,13 @@ def _classes(call: ast.Call) -> list[str]:
     first = call.args[0] if call.args else next((word.value for word in call.keywords), None)
     items = first.elts if isinstance(first, (ast.Tuple, ast.List)) else [first] if first is not None else []
     return [name for item in items if (name := dotted(item))]
+
+
+def _is_foreign(name: str, tree: ast.Module) -> bool:
+    """Whether a class is named through a module of a package: `transformers.TrainingArguments`."""
+    head = name.partition(".")[0]
+    modules = (item.asname or item.name for node in tree.body if isinstance(node, ast.Import) for item in node.names)
+    return "." in name and head in modules
 
 
 def _field(value: ast.expr | None) -> Any:

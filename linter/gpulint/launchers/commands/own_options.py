@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...formats.core.format import Problem
 from ...formats.core.keys import load
 from ...formats.core.placeholders import is_blank
-from ...formats.core.typos import nearest
+from ...formats.core.typos import nearest, slip
 from ...repository.script_feeds import UNKNOWN, feeds, trains
 from ...repository.script_options import UNSAID, script_options, source_of
 from ...source.document import Document
@@ -20,7 +20,7 @@ from ...source.referenced import on_disk, shown_path
 from .flags import Manner, read_flags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ...formats.core.format import Project
     from ...repository.script_feeds import Fed
@@ -119,7 +119,7 @@ def _kept(
     for entry, option in written:
         name = str(entry.key.value)
         if option is None and script.refuses and name.replace("-", "_") not in inherited:
-            problems.append(_refused(entry, script, path))
+            problems.append(_refused(entry, script, inherited, path))
             continue
         reached = [one for one in fed.values() if option is not None and one.option == option.name]
         kept += [Entry(_called(entry.key, one.argument), _switched(entry.value, one)) for one in reached]
@@ -144,17 +144,17 @@ def _switched(value: Node, fed: Fed) -> Node:
     return node
 
 
-def _refused(entry: Entry, script: Script, path: str) -> Problem:
+def _refused(entry: Entry, script: Script, inherited: Collection[str], path: str) -> Problem:
     """The problem of an option that the script's parser stops at."""
     written = str(entry.key.value)
-    spellings = [option.spellings[0] for option in script.options.values()]
+    spellings = [*(option.spellings[0] for option in script.options.values()), *inherited]
     values = {
         "suggestion": (near := nearest(written, spellings)),
         "spelling": near,
         "treatment": "refused",
-        "slip": "no",
+        "slip": "yes" if near and slip(written, near) else "no",
         "upstream": shown_path(script.path),
-        "stated": "yes",
+        "stated": "no" if script.inherits else "yes",  # the Trainer's own are those of the releases that were read
     }
     return Problem("unknown-key", written, entry.key.span, values, path)
 
