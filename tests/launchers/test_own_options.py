@@ -108,10 +108,35 @@ def test_an_option_that_only_the_run_knows_is_open(job):
     assert "activation_checkpointing" in found.unstated
 
 
+INHERITS = SCRIPT.replace(
+    "def parse():",
+    """@dataclass
+class Training(TrainingArguments):
+    longest_row: int = 900
+
+def parse():
+    HfArgumentParser(Training)""",
+).replace("args.max_len", "args.longest_row")
+
+
+@pytest.mark.parametrize(
+    ("option", "script", "length"),
+    [
+        ("--max_l 700", SCRIPT, 700),
+        ("--longest 700", INHERITS, 700),
+        ("--max_l 700", SCRIPT.replace("ArgumentParser()", "ArgumentParser(allow_abbrev=False)"), 1500),
+        ("--max_l 700", SCRIPT.replace("return", 'parser.add_argument("--max_lot")\n    return'), 1500),
+    ],
+)
+def test_argparse_completes_the_beginning_of_one_option(job, option, script, length):
+    assert job(f"--model Qwen/Qwen2.5-3B {option}", script).sequence_length == length
+
+
 @pytest.mark.parametrize(
     ("option", "script", "told"),
     [
         ("--lr_rnk 4", SCRIPT, [("lr_rnk", "lr_rank")]),
+        ("--warmup_ratio 0.1", INHERITS, []),
         ("--lora_rr 4", SCRIPT, []),
         ("--grad 1", SCRIPT, []),
         ("--lr_rnk 4", SCRIPT.replace("parse_args()", "parse_known_args()[0]"), []),

@@ -76,18 +76,11 @@ def test_argparse(script):
     assert found.named("no-flash").name == "flash"
 
 
-@pytest.mark.parametrize(("made", "name"), [("", "rank"), ("allow_abbrev=False", None)])
-def test_argparse_takes_the_beginning_of_one_option(script, made, name):
-    found = script(parsed(made))
-    assert getattr(found.named("ra"), "name", None) == name
-    assert found.named("b").name == "bs"
-    assert found.named("ba").name == "bs" if name else found.named("ba") is None
-
-
-def test_the_beginning_of_two_options_is_none(script):
-    found = script(parsed() + 'parser.add_argument("--rate")\n')
-    assert found.named("ra") is None
-    assert found.named("rat").name == "rate"
+@pytest.mark.parametrize(
+    ("text", "prefixes"), [(parsed(), True), (parsed("allow_abbrev=False"), False), (CLICK % "", False)]
+)
+def test_whether_the_beginning_of_an_option_stands_for_it(script, text, prefixes):
+    assert script(text).prefixes is prefixes
 
 
 @pytest.mark.parametrize(
@@ -131,7 +124,7 @@ def test_click_takes_options_in_full(script):
         "ckpt": (True, True),
         "quick": (False, True),
     }
-    assert found.named("qui") is None
+    assert found.named("quick").name == "quick"
     fed = feeds(found, {"batch": 7, "ckpt": False, "quick": False})
     assert (fed["per_device_train_batch_size"].value, fed["per_device_train_batch_size"].option) == (7, "batch")
     assert fed["gradient_checkpointing"].value is False

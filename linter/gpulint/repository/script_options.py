@@ -74,13 +74,9 @@ class Script(NamedTuple):
     prefixes: bool
 
     def named(self, written: str) -> Option | None:
-        """The option that is written so, in full or by its beginning."""
+        """The option that is written so, in full."""
         plain = written.replace("-", "_")
-        for option in self.options.values():
-            if plain in option.spellings:
-                return option
-        begun = [option for option in self.options.values() if any(name.startswith(plain) for name in option.spellings)]
-        return begun[0] if self.prefixes and len(begun) == 1 and not self.inherits else None
+        return next((option for option in self.options.values() if plain in option.spellings), None)
 
 
 def script_options(path: str, root: str) -> Script | None:

@@ -95,7 +95,14 @@ def _manner(script: Script) -> Manner:
         for name in option.spellings
         if len(name) == 1
     }
-    return Manner(switches.__contains__, short, underscored=True)
+    names = {name for option in script.options.values() for name in option.spellings if len(name) > 1}
+    options = names.union(_inherited(script)) if script.prefixes else ()
+    return Manner(switches.__contains__, short, underscored=True, options=options)
+
+
+def _inherited(script: Script) -> Collection[str]:
+    """The Trainer's own arguments, where the script has them, too."""
+    return load(FORMAT)["properties"].keys() if script.inherits else ()
 
 
 def _value(option: Option, given: _Written | None) -> Any:
@@ -115,7 +122,7 @@ def _kept(
     """The options of the command under the names that they have for the Trainer, and those that the script refuses."""
     kept: list[Entry] = []
     problems: list[Problem] = []
-    inherited = load(FORMAT)["properties"] if script.inherits else {}
+    inherited = _inherited(script)
     for entry, option in written:
         name = str(entry.key.value)
         if option is None and script.refuses and name.replace("-", "_") not in inherited:
