@@ -104,6 +104,9 @@ class Launch(NamedTuple):
     own_build  whether it runs in an image that its program does not publish, or is a script that no table names: a fork
                may have options of its own
     unread     the config file that the command names besides its flags, and that is not here
+    declared   options that the script's source in the repository declares
+    loads      whether that source says how it loads its model
+    ignores    whether the program passes over options that it does not know
     alone      whether the command starts a Python script as one process, whatever GPUs it sees
     """
 
@@ -123,6 +126,9 @@ class Launch(NamedTuple):
     ships: str = ""
     alone: bool = False
     unread: str = ""
+    declared: frozenset[str] = frozenset()
+    loads: bool = False
+    ignores: bool = False
 
 
 class Started(NamedTuple):

@@ -60,6 +60,7 @@ def project_of(
         program=launch.program,
         asked=launch.resources.gpus,
         alone=launch.alone,
+        loads=launch.loads,
     )
 
 

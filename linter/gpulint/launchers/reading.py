@@ -6,7 +6,6 @@ inside the launcher, or another file.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
@@ -18,6 +17,7 @@ from ..source.document import Document
 from ..source.read import parse, read
 from .granted import set_granted
 from .project import Hardware, find_gpu, project_of, say_pins
+from .unknown_options import leave_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ def open_document(
     _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
-    _leave_unread(reading)
+    leave_open(reading, launch)
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)
@@ -297,6 +297,8 @@ def _apply(launch: Launch, reading: Reading) -> None:
     reading.problems[:] = [
         *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
     ]  # fmt: skip
+    if launch.declared:
+        reading.problems[:] = [item for item in reading.problems if not _declares(launch, item)]
     if launch.own_build:
         reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
     resources, job = launch.resources, reading.job
@@ -323,20 +325,6 @@ def _apply(launch: Launch, reading: Reading) -> None:
             job.origins[path] = stated._replace(kind=said.kind, note=note)
 
 
-_SPLITS = re.compile(r"(^|[-_.])([tpecds]p|parallel)([-_.]|$)", re.IGNORECASE)
-
-
-def _leave_unread(reading: Reading) -> None:
-    """An option of the command that no release which was read has may split the job: neither its memory nor what its
-    ranks come to is known then."""
-    for item in reading.problems:
-        written = reading.config.syntax == "flags" and item.kind == "unknown-key" and _SPLITS.search(item.key)
-        if written and item.values.get("slip") != "yes" and item.values.get("treatment") != "ignored":
-            reading.job.unread = f"`{item.key}` is an option that gpulint does not know, and may split the job"
-            reading.problems[:] = [item for item in reading.problems if item.kind != "contradiction"]
-            return
-
-
 def _counts_itself(reading: Reading) -> bool:
     """Whether the config states the number of GPUs that its program uses."""
     return reading.job.origins["hardware.gpus"].kind == "file"
@@ -344,6 +332,11 @@ def _counts_itself(reading: Reading) -> bool:
 
 _OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})
 """Problems that hold for the program as it is published."""
+
+
+def _declares(launch: Launch, problem: Problem) -> bool:
+    """Whether the script declares an option that its format does not know."""
+    return problem.kind == "unknown-key" and problem.key in launch.declared and problem not in launch.problems
 
 
 def _misspelt(problem: Problem) -> bool:

@@ -38,6 +38,7 @@ def locations(rule: Rule, facts: Facts) -> tuple[Location, tuple[Location, ...],
         spot = _spot(place.path, facts)
         if spot is not None and all(spot[:2] != other[:2] for other, _ in found):
             found.append((spot, place))
+    found.sort(key=lambda item: item[0].path.endswith(".py"))  # what a script itself says comes behind its command
     if not found:
         spot = _spot("model", facts) or Spot(facts.reading.config.path, FIRST_LINE, "")
         found = [(spot, None)]

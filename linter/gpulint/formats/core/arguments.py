@@ -25,14 +25,15 @@ class Arguments:
     """The keys of a mapping, the last of equal ones counting, under one spelling.
 
     With `dashes` two spellings of one argument are equal (`max-model-len` and `max_model_len`); `prefix` is the dotted
-    place of the mapping in its file.
+    place of the mapping in its file. `asked` are those that are there and that somebody asked for.
     """
 
-    __slots__ = ("dashes", "entries", "prefix")
+    __slots__ = ("asked", "dashes", "entries", "prefix")
 
     def __init__(self, node: Node | None, prefix: str = "", *, dashes: bool = False) -> None:
         self.prefix = prefix
         self.dashes = dashes
+        self.asked: set[str] = set()
         self.entries: dict[str, Entry] = {}
         for entry in node.entries() if node is not None else ():
             if isinstance(entry.key.value, str):
@@ -53,6 +54,7 @@ class Arguments:
             entry = self.entries.get(self._name(name))
             if entry is not None:
                 written = str(entry.key.value)
+                self.asked.add(written)
                 return Given(entry.value.plain(), entry, f"{self.prefix}.{written}" if self.prefix else written)
             inside = self._inside(name)
             if inside is not None:

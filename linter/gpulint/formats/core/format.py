@@ -55,7 +55,7 @@ class Reading:
     Document). `program` is what reads the config, where a launcher says so. `launch` is what rules may read of the
     launch by its dotted name (`environment.NCCL_DEBUG`, `container.image`); None where no launcher is known. `blanks`
     are the keys that the format asked for and the start fills in, without a field of the Job that could say what it may
-    be.
+    be. `foreign` are options of the command that the format knows nothing of, as a script of its own has them.
     """
 
     format: str
@@ -67,6 +67,7 @@ class Reading:
     program: str = ""
     launch: dict[str, tuple[Any, Origin]] | None = None
     blanks: dict[str, Entry] = field(default_factory=dict)
+    foreign: list[Entry] = field(default_factory=list)
 
 
 class Project(NamedTuple):
@@ -81,6 +82,7 @@ class Project(NamedTuple):
     `versions` are those of packages that the launcher, the settings or the repository state; `pins` are the
     repository's among them. `asked` is the number of GPUs that the
     launcher asks for, which a server may use or not. `alone`: the command starts a Python script as one process.
+    `loads`: the script's source is here and says how it loads its model.
     """
 
     root: str
@@ -94,6 +96,7 @@ class Project(NamedTuple):
     asked: int | None = None
     alone: bool = False
     pins: Mapping[str, Pin] = {}
+    loads: bool = False
 
 
 class Rows(Protocol):

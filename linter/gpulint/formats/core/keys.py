@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
-from .typos import nearest, slip
+from .typos import begun, nearest, same_degree, slip
 from .values import wrong_value
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def key_problems(
     walk = _Walk(schema, frozenset(known), plugins, path)
     walk.name = schema_name
     walk.prefix = prefix
+    walk.flags = document.syntax == "flags"
     walk.extended = "x-plugins" in schema and plugins is None
     walk.upstream = str(part.get("x-upstream", walk.upstream))
     root = node if node is not None else document.root
@@ -153,6 +154,7 @@ class _Walk:
     __slots__ = (
         "coercion",
         "extended",
+        "flags",
         "known",
         "name",
         "path",
@@ -180,7 +182,7 @@ class _Walk:
         self.upstream = str(schema.get("x-upstream", ""))
         self.places: dict[str, list[str]] | None = None
         self.name = self.prefix = ""
-        self.extended = False
+        self.extended = self.flags = False
 
     def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
         shape = object_shape(self.schema, part)
@@ -231,11 +233,25 @@ class _Walk:
                 self.value(item, items or {}, dotted)
 
     def unknown_key(self, entry: Entry, key: str, dotted: str, shape: Shape) -> None:
-        suggestion = ""
-        if self.suggested < MAX_SUGGESTIONS:
+        suggestion, short = "", self.shortened(key, shape) if shape.unknown == "refused" else ""
+        if short:
+            suggestion = _beside(dotted, short)
+        elif self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
             suggestion = self.elsewhere(key, dotted) or _beside(dotted, meant(key, shape.properties))
-        self.problems.append(unknown_key(entry, dotted, suggestion, shape.unknown, self.upstream, self.path))
+        problem = unknown_key(entry, dotted, suggestion, shape.unknown, self.upstream, self.path)
+        self.problems.append(problem._replace(values={**problem.values, "slip": "yes"}) if short else problem)
+
+    def shortened(self, key: str, shape: Shape) -> str:
+        """The known key that is surely meant by another tool's word for a degree of parallelism, or by a flag that is
+        but the beginning of its words, which a parser that completes them would have completed."""
+        known = [name for name, part in shape.properties.items() if not is_old(part)]
+        same = same_degree(key, known)
+        if same or not self.flags:
+            return same
+        found = begun(key, known)
+        options = {shape.properties[name].get("x-option", name) for name in found}
+        return min(found, key=len) if len(options) == 1 else ""
 
     def elsewhere(self, key: str, dotted: str) -> str:
         """The dotted place of a key of exactly this name in another section, if there is only one."""
@@ -303,6 +319,7 @@ def unknown_key(
         "spelling": spelling,
         "treatment": treatment,
         "slip": "yes" if spelling and slip(dotted.rpartition(".")[2], spelling) else "no",
+        "stated": "no",
         "upstream": upstream,
     }
     return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)

@@ -33,6 +33,7 @@ class Sections(Arguments):
         for name in names:
             entry = self.root.find(name)
             if entry is not None:
+                self.asked.add(name)
                 value = entry.value.plain()
                 if isinstance(value, str) and value.lower() in self.skip:
                     value = None
@@ -65,6 +66,27 @@ class Renamed(Sections):
         """The first of the other tool's `names` that the file says something for."""
         for name in names:
             given = super().raw(*self.names.get(name, ())) or self._inside(name)
+            if given is not None:
+                return given
+        return None
+
+
+class Also(Sections):
+    """The same where a tool has names of its own for some: `names` says which, by the usual one."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, root: Node, names: Mapping[str, str]) -> None:
+        super().__init__(root)
+        self.names = names
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or (name in self.names and super().__contains__(self.names[name]))
+
+    def raw(self, *names: str) -> Given | None:
+        """The first of the names that the file has, as it is or as the tool's own."""
+        for name in names:
+            given = super().raw(name, *((self.names[name],) if name in self.names else ()))
             if given is not None:
                 return given
         return None

@@ -20,6 +20,32 @@ SHORT_WORD = 6
 """From this length on two wrong letters of a word may be slips."""
 
 
+_DEGREES = {
+    "tensor": ("tp", "tp_size", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size"),
+    "pipeline": ("pp", "pp_size", "pipeline_parallel", "pipeline_parallel_size", "pipeline_model_parallel_size"),
+    "data": ("dp", "dp_size", "data_parallel", "data_parallel_size"),
+    "context": ("cp", "cp_size", "context_parallel", "context_parallel_size"),
+    "expert": (
+        "ep", "ep_size", "expert_parallel", "expert_parallel_size", "moe_expert_parallel_size",
+        "expert_model_parallel_size",
+    ),
+}  # fmt: skip
+"""What tools call the same degree of parallelism."""
+
+
+def same_degree(key: str, known: Collection[str]) -> str:
+    """The known key for the degree of parallelism that `key` is another tool's word for; "" for none."""
+    spelled = key.replace("-", "_").lower()
+    words = next((words for words in _DEGREES.values() if spelled in words), ())
+    return next((name for name in known if name.replace("-", "_") in words), "")
+
+
+def begun(key: str, known: Collection[str]) -> list[str]:
+    """The known keys that begin with the words of `key`."""
+    spelled = key.replace("-", "_") + "_"
+    return [name for name in known if name.replace("-", "_").startswith(spelled)] if len(spelled) > 2 else []
+
+
 def nearest(key: str, known: Collection[str]) -> str:
     """The known key that `key` was probably meant to be; "" when none comes near."""
     if len(key) > MAX_LENGTH:

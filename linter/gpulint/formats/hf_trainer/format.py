@@ -20,8 +20,10 @@ from ..core.bindings.kinds import FLAG, POSITIVE, WORD
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
 from ..core.format import Format, NoJobError, Problem, Reading
+from ..core.key_changes import as_written
 from ..core.keys import key_problems, load
 from ..core.releases import released
+from ..core.sections import Also
 from ..core.typos import slip
 from .changes import SAYS, peft, zero
 from .frozen_parts import set_trainable
@@ -49,6 +51,7 @@ from .usual_launch import UsualLaunch
 if TYPE_CHECKING:
     from ...job.job import Job
     from ...source.document import Document
+    from ...source.node import Entry
     from ..accelerate.launch import AccelerateLaunch
     from ..core.arguments import Given
     from ..core.bindings.rows import Row
@@ -64,7 +67,7 @@ LIGER = {"rope": "rope", "rms_norm": "norm", "swiglu": "mlp", "geglu": "mlp"}
 def read(document: Document, project: Project) -> Reading:
     """The Job of a training config, every memory field with its origin."""
     flavour = released(flavour_of(document, project.program), project.versions)
-    reader = Reader(document, project, NAME, flavour.upstream)
+    reader = Reader(document, project, NAME, flavour.upstream, keys=Also(document.root, flavour.options))
     trains = reader.given(FLAG, "do_train")
     if reader.on("do_predict") and trains and not trains.value:
         raise NoJobError(document.path, "trains nothing: `do_train` is false, and it predicts")
@@ -78,7 +81,16 @@ def read(document: Document, project: Project) -> Reading:
     if flavour.own_loop:
         reading.problems = [item for item in reading.problems if item.kind != "contradiction"]
     reading.problems = _key_problems(document, flavour, project.program) + reading.problems
+    reading.foreign = _foreign(reader, flavour)
     return reading
+
+
+def _foreign(reader: Reader, flavour: Flavour) -> list[Entry]:
+    """The options of a command that no argument of the Trainer has, and that nothing above asked for."""
+    if reader.document.syntax != "flags" or not flavour.own_parser:
+        return []
+    known = load(NAME)["properties"].keys() | reader.keys.asked
+    return [entry for entry in reader.document.root.entries() if entry.key.value not in known]
 
 
 def _flavour(reader: Reader) -> Flavour:
@@ -268,7 +280,7 @@ def _force_reentrant(reader: Reader) -> None:
 def _open_loading(reader: Reader) -> None:
     """A script that no table names loads as it likes: what no argument says of the weights may be otherwise."""
     program, job = reader.project.program, reader.job
-    if not program or program.startswith("trl ") or program_of(program) is not None:
+    if not program or program.startswith("trl ") or program_of(program) is not None or reader.project.loads:
         return
     for path, values in (("weights.dtype", _DTYPES), ("weights.quantization", _PACKINGS)):
         origin = job.origins.get(path)
@@ -326,6 +338,8 @@ TABLE = Table(
     together={("method", "weights.quantization.method", "adapter.r"): peft},
     zero=zero,
     elsewhere=sharded_elsewhere(files=True),
+    spelled=lambda reading, key: flavour_of(reading.config, reading.program).options.get(key, key),
+    named=lambda reading, keys: as_written(reading.config, keys) or {},
 )
 
 FORMAT = Format.of_table(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..core.keys import load
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from ...source.document import Document
 
@@ -29,6 +29,7 @@ class Flavour(NamedTuple):
     versions    the package versions whose behaviour the job gets
     defaults    what an absent key means, by name
     scripts     how the paths of its scripts end, as patterns
+    options     the program's own options by the argument of the Trainer that they say
     own_loop    whether it trains without `Trainer`, which alone compares the arguments with the DeepSpeed config
     zero_stage  the ZeRO stage with which the program's own documentation launches a full fine-tune, and where it says
                 so (`launch`); None for a plain launch
@@ -45,6 +46,7 @@ class Flavour(NamedTuple):
     launch: str = ""
     scripts: tuple[str, ...] = ()
     own_loop: bool = False
+    options: Mapping[str, str] = {}
 
     @property
     def upstream(self) -> str:
@@ -79,7 +81,7 @@ def flavours() -> tuple[Flavour, ...]:
         Flavour(
             row["name"], row["title"], row["trl"], row["own_parser"], row["versions"], row["defaults"],
             tuple(frozenset(marks) for marks in row["marks"]), row.get("zero_stage"), row.get("launch", ""),
-            tuple(row.get("scripts", ())), row.get("own_loop", False),
+            tuple(row.get("scripts", ())), row.get("own_loop", False), row.get("options", {}),
         )
         for row in rows
     )  # fmt: skip

@@ -35,7 +35,8 @@ class Manner(NamedTuple):
 
     switches    whether a flag (its name with underscores) takes no value of its own; None: it has one where a word
                 that is no flag follows
-    short       the long name of each short flag; one that ends in a dot is one where a dot follows it
+    short       the long name of each flag with one dash, and of one with two that another stands for (`--model-path`);
+                one that ends in a dot is one where a dot follows it
     underscored whether `--micro-batch-size` is another way to write `--micro_batch_size` (transformers
                 `HfArgumentParser._parse_dataclass_field`)
     nested      a dot in a flag's name leads into a mapping (`--train.micro_batch_size`), and so does a key=value
@@ -156,7 +157,8 @@ def _name(word: Word, end: int, manner: Manner) -> Word:
     start = 2 if word.text.startswith("--") else 1
     written = word.text[start:end]
     head, dot, rest = written.partition(".")
-    long = manner.short.get(head) or manner.short.get(head + dot)
+    dashed = "--" + head if start == 2 else head
+    long = manner.short.get(dashed) or manner.short.get(dashed + dot)
     name = f"{long}{dot}{rest}" if long else written
     if start == 2 and name == written:
         name = _whole(written.replace("-", "_") if manner.underscored else written, manner)

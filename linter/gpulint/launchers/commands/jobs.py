@@ -125,8 +125,8 @@ def jobs_of_commands(
                 torchrun(own, inner.variables, file)
             line = place(places, program.name.at).line
             launcher = next((options for _, options in program.launchers), None)
-            files = {"launcher": file} if begun.config.path != file.path else {}
-            missing = begun.problems and begun.file is None
+            files = begun.files | ({"launcher": file} if begun.config.path != file.path else {})
+            missing = begun.file is None and any(item.kind == "unresolved-reference" for item in begun.problems)
             if missing and not _says_enough(begun.config):
                 if away:
                     unknown.append(program)
@@ -152,6 +152,9 @@ def jobs_of_commands(
                     own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
                     alone=_alone(program, inner.variables),
                     unread=begun.unread,
+                    declared=begun.declared,
+                    loads=begun.loads,
+                    ignores=begun.ignores,
                 )
             )
     reasons.append(why(unknown))

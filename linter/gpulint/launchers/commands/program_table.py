@@ -20,6 +20,7 @@ class Program(NamedTuple):
     more     whether the program has options of its own beside those of the format; they are left out
     exact    whether its parser (clap, click) takes options in full only; argparse takes unique beginnings
     under    whether the file wins over the flags
+    ignores  whether it passes over options that it does not know (argparse's `parse_known_args`)
     """
 
     format: str
@@ -31,6 +32,7 @@ class Program(NamedTuple):
     more: bool = False
     exact: bool = False
     under: bool = False
+    ignores: bool = False
 
 
 def _program(row: dict[str, Any], short: dict[str, str]) -> Program:

@@ -17,6 +17,7 @@ from ...source.read import parse
 from ..shell.script import place
 from .flags import Manner, inside, overlaid, read_flags, scalar
 from .generated_files import CONFIG_SUFFIXES, MadeError
+from .own_options import sourced_options
 from .program_table import PROGRAMS
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class Begun(NamedTuple):
     """What a program was given: the format and document of its config, the file it came from, and what was odd.
 
     `foreign` where a script that no table names takes options of its own beside the format's. `unread` is the config
-    file that it is given besides its flags, and that is not here.
+    file that it is given besides its flags, and that is not here. `declared` are the options that the script's source
+    declares, `files` the sources in which arguments stand, and `loads` says whether they say how the model is loaded.
+    `ignores`: the program passes over options that it does not know.
     """
 
     format: str
@@ -42,6 +45,10 @@ class Begun(NamedTuple):
     problems: tuple[Problem, ...] = ()
     foreign: bool = False
     unread: str = ""
+    declared: frozenset[str] = frozenset()
+    files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
+    loads: bool = False
+    ignores: bool = False
 
 
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
@@ -70,8 +77,9 @@ def begin(
     if reference is None:
         if row.file:
             return None
-        return Begun(row.format, flags.document)
-    return _with_file(row.format, reference, flags.document, file, project, under=row.under)
+        return Begun(row.format, flags.document, ignores=row.ignores)
+    begun = _with_file(row.format, reference, flags.document, file, project, under=row.under)
+    return begun._replace(ignores=row.ignores) if begun is not None else None
 
 
 def _own_options(format_: str, flags: Document) -> Document:
@@ -315,5 +323,17 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     if is_of(flags.document, "megatron") and not _GENERATES.search(program.name.text):
         return Begun("megatron", flags.document, foreign=True)
     arguments = read_flags(program.words, file, Manner(underscored=True)).document
+    sourced = sourced_options(program, file, project)
+    if sourced is None:
+        return Begun("hf_trainer", arguments, unread=unread) if _is_trainer(arguments) else None
+    if not _is_trainer(arguments) and not (sourced.trains and _is_trainer(sourced.config)):
+        return None
+    return Begun(
+        "hf_trainer", sourced.config, None, sourced.problems, unread=unread, declared=sourced.declared,
+        files=sourced.files, loads=sourced.loads,
+    )  # fmt: skip
+
+
+def _is_trainer(arguments: Document) -> bool:
     form = recognise(arguments)
-    return Begun("hf_trainer", arguments, unread=unread) if form is not None and form.name == "hf_trainer" else None
+    return form is not None and form.name == "hf_trainer"

@@ -166,7 +166,8 @@ def _as_vllm(words: list[Word]) -> list[Word]:
         else:
             rest.append(word)
     at = words[0].at[:1]
-    head = [Word(text, at * len(text)) for text in ("vllm", "serve", *(() if model else (f"--model={MOUNT}",)))]
+    stored = () if model else (f"--model={MOUNT}",)
+    head = [Word(text, at * len(text)) for text in (*_FORMATS["huggingface"], *stored)]
     return head + rest
 
 
