@@ -213,7 +213,7 @@ def _slice(text: str, profile: str) -> Gpu:
     cards = [gpu for gpu in gpus() if profile in _load("gpus.json")["mig"].get(gpu.name, {})]
     if not cards:
         raise UnknownGpu(f"unknown GPU {text!r}: no card of the catalogue has slices {profile}")
-    return _partition(max(cards, key=lambda gpu: gpu.compute_capability), profile)
+    return _partition(max(cards, key=lambda gpu: gpu.compute_capability or 0.0), profile)
 
 
 def _unknown(text: str, name: _Name) -> str:

@@ -165,11 +165,12 @@ def read_labels(labels: Sequence[Entry], file: Document, resources: Resources) -
 def _contradiction(labels: Sequence[Entry], file: Document, resources: Resources) -> None:
     """No node has both labels where the named machine has another card than the one that is named."""
     stated = {str(entry.key.value): entry for entry in labels if isinstance(entry.value.value, str)}
-    machine = next(
-        (found for name in INSTANCE_LABELS if name in stated and (found := machine_of(stated[name].value.value))), None
-    )
-    for name in KIND_LABELS if machine is not None else ():
-        title = other_family(machine, stated[name].value.value) if name in stated else None
+    named = (machine_of(stated[name].value.value) for name in INSTANCE_LABELS if name in stated)
+    machine = next((found for found in named if found is not None), None)
+    if machine is None:
+        return
+    for name in KIND_LABELS:
+        title = other_family(machine, str(stated[name].value.value)) if name in stated else None
         if title is not None:
             resources.tell("labels.other_gpu", title, file.path, name, stated[name].value.span)
             resources.gpu = None
