@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.job.origin import Origin
+from gpulint.job.placement import unplaced
 from gpulint.launchers.reading import open_config
 from gpulint.run.check import check
 from gpulint.run.estimated import estimated
@@ -64,12 +65,12 @@ def test_processes_that_are_given_to_gpulint_move_only_the_memory(project):
 def test_what_nobody_states_is_no_shortage(project):
     opened = open_config(str(project({"run.sh": SERVE}) / "run.sh"), Settings(gpu="h100-80gb", gpus=5))
     job = opened.reading.job
-    assert job.unplaced
+    assert unplaced(job)
     job.origins["hardware.gpus"] = Origin("assumed", "nothing states a count")
-    assert not job.unplaced
+    assert not unplaced(job)
 
 
 def test_an_unknown_degree_counts_as_the_least_that_it_may_be(project):
     text = SERVE.replace("--tensor-parallel-size 2", "--tensor-parallel-size $TP")
     opened = open_config(str(project({"run.sh": text}) / "run.sh"), Settings(gpu="h100-80gb", gpus=2))
-    assert opened.reading.job.unplaced == "tensor parallel 1 x pipeline parallel 3 needs 3 GPUs, but the job has 2"
+    assert unplaced(opened.reading.job) == "tensor parallel 1 x pipeline parallel 3 needs 3 GPUs, but the job has 2"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..job.placement import unplaced
 from .estimate import Estimate, NotEstimable
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def estimate_job(
         found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))
     if job.unread:
         return replace(found, verdict="unknown", as_stated="unknown")
-    unplaced = job.unplaced
-    return replace(found, unplaced=unplaced) if unplaced else found
+    without_gpu = unplaced(job)
+    return replace(found, unplaced=without_gpu) if without_gpu else found
 
 
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:

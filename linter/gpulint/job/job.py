@@ -207,13 +207,6 @@ class Job:
         return self.parallelism.tensor * self.parallelism.pipeline * self.parallelism.context
 
     @property
-    def unplaced(self) -> str:
-        """Why some of its ranks have no GPU, in words; "" where each has one, or nobody states how many there are."""
-        from .placement import shortages
-
-        return next((item.why for item in shortages(self)), "")
-
-    @property
     def serving(self) -> Inference:
         """What it says of its inference, which a job of that kind must."""
         assert self.inference is not None

@@ -24,6 +24,11 @@ class Shortage(NamedTuple):
     why: str
 
 
+def unplaced(job: Job) -> str:
+    """Why some of its ranks have no GPU, in words; "" where each has one, or nobody states how many there are."""
+    return next((item.why for item in shortages(job)), "")
+
+
 def shortages(job: Job) -> Iterator[Shortage]:
     """Every statement of GPUs that leaves ranks of the job without one.
 
