@@ -8,7 +8,16 @@ from . import (
     memory_facts,
     parallel_facts,
     serving_facts,
+    split_facts,
     training_facts,
 )
 
-__all__ = ["job_facts", "launcher_facts", "memory_facts", "parallel_facts", "serving_facts", "training_facts"]
+__all__ = [
+    "job_facts",
+    "launcher_facts",
+    "memory_facts",
+    "parallel_facts",
+    "serving_facts",
+    "split_facts",
+    "training_facts",
+]
