@@ -300,7 +300,7 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     candidates = [
         (str(entry.value.value), entry.value.span)
         for name in _CONFIG_FLAGS
-        for entry in (flags.document.root.entry(name),)
+        for entry in (flags.document.root.entry(name) or flags.document.root.entry(name.replace("_", "-")),)
         if entry is not None
     ]
     candidates += [(word.text, word) for word in flags.rest]  # type: ignore[misc]

@@ -18,6 +18,7 @@ _GLOBAL_BATCH = {
     "gpt_neox": ("train_batch_size", "train-batch-size"),
     "olmo": ("global_train_batch_size",),
     "ms_swift": ("global_batch_size",),
+    "openrlhf": ("train_batch_size", "train.batch_size"),
 }
 """Format -> the keys of its global batch size, in samples."""
 
@@ -56,6 +57,42 @@ def _samples(facts: Facts) -> Any:
     return facts.job.micro_batch_size * replicas
 
 
+_MINI_BATCH = {
+    "verl": "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "skyrl": "trainer.policy_mini_batch_size",
+}
+"""Format -> the key of its mini batch, in prompts, which is spread over the ranks after each has its completions."""
+
+
+@fact("mini_batch.prompts", type="whole number")
+def _mini_batch(facts: Facts) -> Any:
+    """Prompts of a mini batch of an online RL trainer that spreads it over the ranks."""
+    value = facts.get(f"config.{_MINI_BATCH.get(facts.reading.format, '')}")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else UNKNOWN
+
+
+@fact("mini_batch.rows_per_rank", type="whole number")
+def _mini_rows(facts: Facts) -> Any:
+    """Completions of a mini batch on a rank, rounded down as the trainer does."""
+    prompts, replicas = facts.get("mini_batch.prompts"), facts.get("replicas")
+    if not isinstance(prompts, int) or not isinstance(replicas, int) or not facts.job.rl.generations:
+        return UNKNOWN
+    return prompts * facts.job.rl.generations // replicas
+
+
+@fact("rl.group_key")
+def _group_key(facts: Facts) -> Any:
+    """The key of the completions of a prompt, where the trainer refuses groups of one; null where it does not."""
+    form, objective = facts.reading.format, facts.job.objective
+    if form in ("hf_trainer", "axolotl", "ms_swift", "llamafactory") and objective == "grpo":
+        return "num_generations"
+    keys = ("advantage_estimator", "algo.advantage.estimator")
+    estimator = next((value for key in keys if (value := facts.get(f"config.{key}")) is not None), None)
+    if form == "openrlhf" and estimator in ("rloo", "reinforce_baseline", "group_norm", "dr_grpo"):
+        return "n_samples_per_prompt"
+    return None
+
+
 @fact("model_shards", type="whole number")
 def _shards(facts: Facts) -> Any:
     """GPUs of one model replica: tensor x pipeline x context parallel size."""
@@ -67,6 +104,24 @@ def _microbatches(facts: Facts) -> Any:
     """Micro batches per step that go through the pipeline."""
     plan = facts.job.parallelism
     return plan.microbatches or facts.job.gradient_accumulation_steps
+
+
+_CHUNKS = (
+    "num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size",
+    "virtual_pipeline_parallel_size",
+)  # fmt: skip
+
+
+@fact("pipeline.chunk_key")
+def _chunk_key(facts: Facts) -> Any:
+    """The key that gives the interleaved schedule its chunks, more than one a rank."""
+    sections = ("", "model.", "MODEL_ARGS.--")
+    for name in (form for chunk in _CHUNKS for form in (chunk, chunk.replace("_", "-"))):
+        for section in sections:
+            value = facts.get(f"config.{section}{name}")
+            if isinstance(value, int) and not isinstance(value, bool) and value > (0 if "layers" in name else 1):
+                return name
+    return UNKNOWN
 
 
 @fact("model.mla")
