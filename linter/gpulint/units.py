@@ -4,6 +4,9 @@ from __future__ import annotations
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 
+MOST = 1 << 63
+"""A number beyond it counts no memory; one that no float holds would be infinite."""
+
 DTYPE_BYTES = {
     "float64": 8.0,
     "float32": 4.0,
@@ -37,11 +40,11 @@ def bytes_of(text: str, whole: int) -> int:
     """The bytes that `2 GiB`, `500MB` or `5%` of `whole` stand for; decimal units are powers of 1000."""
     text = text.strip()
     if text.endswith("%"):
-        return int(float(text[:-1]) / 100 * whole)
+        return int(min(float(text[:-1]), MOST) / 100 * whole)
     number = text.rstrip("KMGTiB ")
     unit = text[len(number) :].strip()
     power = "KMGT".index(unit[0]) + 1
-    return int(float(number) * (1024 if "i" in unit else 1000) ** power)
+    return int(min(float(number), MOST) * (1024 if "i" in unit else 1000) ** power)
 
 
 def count_text(number: float) -> str:

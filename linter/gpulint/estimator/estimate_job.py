@@ -46,12 +46,25 @@ def estimate_job(
 def _estimated(job: Job, model: Model, gpu: Gpu | None, *, replay: bool, spread: Spread) -> Estimate:
     from .loaded_model import loaded_model
 
+    _refuse_empty_ranks(job, model)
     model = loaded_model(job, model)
     if job.kind == "inference":
         return estimate_inference(job, model, gpu)
     from .training import estimate_training
 
     return estimate_training(job, model, gpu, replay=replay, spread=spread)
+
+
+def _refuse_empty_ranks(job: Job, model: Model) -> None:
+    """Raises NotEstimable where ranks of pipeline or tensor parallelism would hold no layer or no feature at all.
+
+    Embedding and head may be stages of their own.
+    """
+    plan, shape = job.parallelism, model.shape
+    if shape.layers and plan.pipeline > shape.layers + shape.encoder_layers + 2:
+        raise NotEstimable(f"pipeline parallel size {plan.pipeline:,} is more than the {shape.layers} layers")
+    if shape.hidden and plan.tensor > shape.hidden:
+        raise NotEstimable(f"tensor parallel size {plan.tensor:,} is more than the hidden size {shape.hidden:,}")
 
 
 def estimate(job: Job, directory: str | None = None, root: str | None = None) -> Estimate:

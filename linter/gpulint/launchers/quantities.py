@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ..units import MOST
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKmMgGtTpP]?)(i?)([bB]?)\+?")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(m?)")
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
@@ -23,7 +25,7 @@ def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
         return None
     letter = letter.upper()
     base = 1024 if i or binary else 1000
-    return int(float(number) * base ** _POWERS[letter or unit])
+    return int(min(float(number), MOST) * base ** _POWERS[letter or unit])
 
 
 def quantity(text: object) -> int | None:

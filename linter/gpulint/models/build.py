@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .expression import ExpressionError
 from .fields import Fields
@@ -12,6 +12,9 @@ from .model import Model, Tensor, UnknownModel
 from .remote import own_code, remote_rule, renamed
 from .shape import shape_of
 from .tables import find_by_class, find_table, table_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LLAMA_LIKE = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 """Fields with which an unknown model type is taken for a llama-like decoder (`Model.exact` is False then)."""
@@ -53,6 +56,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         part = Part(table, fields)
         tensors = renamed(_for_class(part.tensors(), part, stated, table), own_code(config, name))
         shape = shape_of(part, tensors)
+        _refuse_empty(part.text_part.fields, tensors, name)
     except ExpressionError as error:
         raise UnknownModel(f"{name}: its config.json does not describe a {model_type} model ({error})") from None
     if not tensors:
@@ -70,6 +74,21 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         headless=stated == "Model",
         defaults=part.text_part.table.get("defaults", {}),
     )
+
+
+_SIZES = ("vocab_size", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+"""Fields without which, or with nothing of which, there is no decoder."""
+
+_KEYS = frozenset({"k", "qkv"})
+
+
+def _refuse_empty(fields: Fields, tensors: Iterable[Tensor], name: str) -> None:
+    """Raises UnknownModel where the config states a size of nothing; a latent rank of 0 where nothing else attends."""
+    sizes = (*_SIZES, *(() if any(tensor.role in _KEYS for tensor in tensors) else ("kv_lora_rank",)))
+    for field in sizes:
+        value = fields.get(field)
+        if isinstance(value, int) and not isinstance(value, bool) and value <= 0:
+            raise UnknownModel(f"{name}: {field} is {value} in its config.json, which makes no model")
 
 
 def _approximate(table: dict[str, Any], fields: Fields) -> bool:

@@ -26,6 +26,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .bounds import out_of_bounds
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
@@ -194,9 +195,13 @@ class _Walk:
             child = shape.properties.get(key)
             if child is not None:
                 self.known_key(entry, key, dotted, child)
+            elif top and key in self.known:
+                spelled = shape.properties.get(key.replace("_", "-"))
+                if spelled is not None and not is_old(spelled):
+                    self.value(entry.value, spelled, dotted, key)
             elif shape.values is not None:
                 self.value(entry.value, shape.values, dotted)
-            elif shape.unknown and not (top and key in self.known) and not _set_aside(entry, key, shape.unknown):
+            elif shape.unknown and not _set_aside(entry, key, shape.unknown):
                 self.unknown_key(entry, key, dotted, shape)
 
     def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
@@ -225,7 +230,11 @@ class _Walk:
             values = {"expected": type_text(shapes), "found": _found(node), "upstream": self.upstream}
             self.problems.append(Problem("wrong-type", dotted or key, node.span, values, self.path))
             return
-        if node.is_mapping:
+        beyond = out_of_bounds(self.name, place, node) if node.is_scalar else None
+        if beyond is not None:
+            values = {**beyond, "upstream": self.upstream}
+            self.problems.append(Problem("out-of-bounds", dotted or key, node.span, values, self.path))
+        elif node.is_mapping:
             self.mapping(node, part, dotted)
         elif node.is_sequence:
             items = next((branch["items"] for branch in shapes if isinstance(branch.get("items"), dict)), None)

@@ -123,6 +123,10 @@ def _gigabytes(value: object) -> int | None:
 _NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")
 
 
+MOST_GPUS = 1 << 31
+"""A count beyond it is no count of GPUs, and a float beyond all of them no number."""
+
+
 def _accelerators(section: Node, document: Document, resources: Resources) -> None:
     """`A100-80GB:8`, `{A100-80GB: 8}`, or a list or mapping of choices, of which the first counts."""
     entry = section.entry("accelerators") or section.entry("gpus")
@@ -145,8 +149,8 @@ def _accelerators(section: Node, document: Document, resources: Resources) -> No
     if choices:
         resources.tell("choices", len(node.value), document.path, "resources.accelerators", span)
     resources.state("gpu", match[1], document.path, "resources.accelerators", span, note)
-    number = int(float(match[2] or 1))
-    resources.state("gpus_per_node", max(1, number), document.path, "resources.accelerators", span, note)
+    number = min(float(match[2] or 1), MOST_GPUS)
+    resources.state("gpus_per_node", max(1, int(number)), document.path, "resources.accelerators", span, note)
 
 
 def _instance(node: Node, document: Document, resources: Resources, *, alone: bool) -> None:

@@ -69,9 +69,14 @@ def _kv_heads(facts: Facts) -> _Split | None:
 
 
 def _mlps(facts: Facts) -> Iterator[_Split]:
-    """Widths of the MLPs: of dense layers, of shared experts, and of experts over the ranks that share one."""
+    """Widths of the MLPs: of dense layers, of shared experts, and of experts over the ranks that share one.
+
+    Stated sizes of a mixture of experts are read as a model that has as many parameters, not as many features.
+    """
     model = facts.model
     if model is None or not model.exact or "mlp" not in _program(facts):
+        return
+    if model.shape.experts and isinstance(facts.job.model, dict):
         return
     widths = {tensor.shape[-1] for tensor in model.tensors if tensor.role in ("down", "shared_down") and tensor.linear}
     for width in sorted(widths):

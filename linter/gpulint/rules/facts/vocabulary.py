@@ -14,6 +14,7 @@ PROBLEM_KINDS = {
     "unknown-key": "a key that the tool does not know",
     "deprecated-key": "a key that the tool has renamed or removed",
     "wrong-type": "a value of the wrong type for its key",
+    "out-of-bounds": "a number that upstream does not take for its key",
     "wrong-value": "a value that is not one of the allowed values of its key",
     "duplicate-key": "a key that occurs twice in one mapping",
     "unresolved-reference": "a file that the config refers to and that cannot be read",
