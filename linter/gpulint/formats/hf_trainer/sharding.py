@@ -66,6 +66,18 @@ def set_sharding(reader: Reader, launch: AccelerateLaunch | UsualLaunch | None =
             if reader.job.world_size > 1 and not reader.job.parallelism.one_process:
                 # `accelerate launch --config_file`, of which nothing here tells, may shard the model
                 reader.job.unstated.append("parallelism.zero.stage")
+    _shard_packed(reader)
+
+
+def _shard_packed(reader: Reader) -> None:
+    """fms-acceleration's plugins store packed weights in the compute dtype under FSDP, which then shards them.
+
+    Its bitsandbytes plugin sets `bnb_4bit_quant_storage`, its GPTQ plugin views the integers as that dtype
+    (plugins/accelerated-peft framework_plugin_bnb.py, framework_plugin_autogptq.py).
+    """
+    plugin = reader.keys.raw("bnb_qlora") or reader.keys.raw("auto_gptq")
+    if plugin is not None and plugin.value and reader.job.parallelism.fsdp is not None:
+        reader.set("parallelism.fsdp.shards_packed", plugin, True, "the plugin stores packed weights in 16 bits")
 
 
 REFUSING = {row.package: row for row in (llamafactory.REFUSES_DATA_PARALLEL, trl.REFUSES_DATA_PARALLEL)}
