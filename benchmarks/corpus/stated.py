@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 VARIANTS = frozenset({"vllm_recipe", "skypilot", "vllm_production_stack", "helm_values", "kserve"})
 """Labels of files whose prose is about several variants, or whose keys already say what runs."""
 
-_COUNTED = re.compile(r"\b(?P<count>\d+)\s*[x×]?\s*(?:NVIDIA )?(?:RTX|GB|GH|[AHBLVT])[ \d]", re.IGNORECASE)
+_COUNTED = re.compile(r"\b(?P<count>\d+)\s*[x×]?\s*(?:NVIDIA )?(?:RTX|GB|GH|[AHBLVT])(?: ?\d| (?!on))", re.IGNORECASE)
 _OVER_NODES = re.compile(r"(?P<count>\d+)\s*[x×][^()]*\((?P<nodes>\d+) nodes\)")
 _NODES = re.compile(r"(?P<nodes>\d+)\s*nodes\s*[x×]\s*(?P<each>\d+)", re.IGNORECASE)
 _NAME = re.compile(

@@ -107,8 +107,8 @@ def _microbatches(facts: Facts) -> Any:
 
 
 _CHUNKS = (
-    "num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size",
-    "virtual_pipeline_parallel_size",
+    "num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank",
+    "virtual_pipeline_model_parallel_size", "virtual_pipeline_parallel_size",
 )  # fmt: skip
 
 

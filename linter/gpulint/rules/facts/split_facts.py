@@ -321,10 +321,10 @@ MAX_DEPTH = 8
 
 @fact("expert_grid", type="whole number")
 def _expert_grid(facts: Facts) -> Any:
-    """Ranks of one grid of experts: expert tensor x expert x pipeline parallel size, where Megatron makes the groups."""
+    """Ranks of a grid of experts, expert tensor x expert x pipeline parallel size, where Megatron makes the groups."""
     plan = facts.job.parallelism
-    unstated = {f"parallelism.{name}" for name in ("expert", "expert_tensor", "pipeline", "tensor")} & {*facts.job.unstated}
-    if unstated or not _program(facts).get("layers") or plan.expert < 1:
+    degrees = {f"parallelism.{name}" for name in ("expert", "expert_tensor", "pipeline", "tensor")}
+    if degrees & {*facts.job.unstated} or not _program(facts).get("layers") or plan.expert < 1:
         return UNKNOWN
     return (plan.expert_tensor or plan.tensor) * plan.expert * plan.pipeline
 
