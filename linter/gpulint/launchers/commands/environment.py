@@ -62,11 +62,13 @@ def torchrun(resources: Resources, variables: Mapping[str, Word], file: Document
     nodes, each = _number(variables, "NNODES"), _number(variables, "NPROC_PER_NODE")
     per_node = each or resources.gpus_per_node
     forced = as_boolean(_value(variables, "FORCE_TORCHRUN"))
-    if per_node is None or not (forced or (resources.gpus_per_node or 1) > 1):
+    if not forced and (resources.gpus_per_node or 1) < 2:
         return
     if nodes and resources.nodes is None:
         origin = _origin(variables["NNODES"], "NNODES", file)
         resources.nodes, resources.origins["nodes"] = nodes, origin
+    if per_node is None:
+        return
     resources.processes = per_node * (nodes or resources.nodes or 1)
     if each:
         origin = _origin(variables["NPROC_PER_NODE"], "NPROC_PER_NODE", file)
