@@ -45,7 +45,7 @@ def joined(command: Command, file: Document) -> Iterator[Problem]:
                 continue
             option = _OPTION.match(word.text, here)
             if option is not None:
-                values = {"word": word.text[:60], "option": option[0], "value": word.text[:here]}
+                values = {"value": word.text[:60]}
                 span = place(places_of(file.text), word.at[here : option.end()])
                 yield Problem("joined-words", option[0], span, values, file.path)
 
@@ -60,7 +60,7 @@ def cut(command: Command, behind: Command | None, file: Document) -> Iterator[Pr
     if option is None or file.text[first.at[0]] != "-" or "\n" not in between or not _NOTHING.fullmatch(between):
         return
     span = place(places_of(file.text), first.at[: option.end()])
-    yield Problem("cut-command", option[0], span, {"option": option[0]}, file.path)
+    yield Problem("cut-command", option[0], span, {}, file.path)
 
 
 def unexported(command: Command, file: Document, resources: Resources) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def unexported(command: Command, file: Document, resources: Resources) -> Iterat
         else:
             way = "it is set on a line of its own, without `export`"
         span = place(places_of(file.text), word.at)
-        yield Problem("unexported-variable", name, span, {"name": name, "way": way}, file.path)
+        yield Problem("unexported-variable", name, span, {"reason": way}, file.path)
 
 
 def _used(name: str, file: Document) -> bool:
@@ -113,8 +113,7 @@ def early(command: Command, program: Unwrapped, resources: Resources, file: Docu
             at = word.at[found.start() : found.end()]
             if not several[found[1]] or word.known or not _written(word) or _quoted(word, found.start(), file):
                 continue
-            values = {"variable": found[1]}
-            yield Problem("expanded-too-early", found[1], place(places_of(file.text), at), values, file.path)
+            yield Problem("expanded-too-early", found[1], place(places_of(file.text), at), {}, file.path)
 
 
 def _quoted(word: Word, here: int, file: Document) -> bool:

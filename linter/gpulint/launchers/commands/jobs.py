@@ -17,16 +17,15 @@ from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
 from .cut_lines import cut, early, joined, unexported
-from .environment import allocator, sampler, spread, torchrun
+from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
-from .skip_reasons import NOTHING
+from .skip_reasons import NOTHING, starts_ranks
 from .skip_reasons import reason as why
-from .skip_reasons import starts_ranks
 from .sourced_scripts import Trail, follow, sourced
 from .tasks import ask, ranks_of, tell_tasks
 from .wrappers import unwrap
@@ -140,7 +139,7 @@ def jobs_of_commands(
             if not program.launchers and not find(begun.format).serves:
                 ranks_of(own, tasks)
             if own.processes is None and not _spans_nodes(begun.config):
-                _visible(own, inner.environment)
+                _visible(own, inner.environment, counts=starts_its_ranks(program))
             if program.name.text.endswith("llamafactory-cli") and not program.launchers:
                 torchrun(own, inner.environment, file)
             line = place(places, program.name.at).line
@@ -166,7 +165,7 @@ def jobs_of_commands(
                     dict(known),
                     decided=allocator(inner.environment, file)
                     | sampler(begun.format, inner.environment, file)
-                    | spread(begun.format, own, inner.environment),
+                    | spread(begun.format, own, inner.environment, launches=starts_its_ranks(program)),
                     file=begun.file,
                     program=named(program),
                     own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
@@ -261,12 +260,12 @@ def _listed(word: object) -> list[str]:
     return [part for part in getattr(word, "text", "").split(",") if part.strip()]
 
 
-def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
+def _visible(resources: Resources, variables: Mapping[str, object], *, counts: bool) -> None:
     """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
-    LLaMA-Factory and torchrun's wrappers are told how many processes to start.
+    LLaMA-Factory and torchrun's wrappers are told how many processes to start (`counts`).
     """
     processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
-    if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
+    if counts and processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
         nodes = getattr(variables.get("NNODES"), "text", "")
         count = int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
         resources.processes = int(processes) * count

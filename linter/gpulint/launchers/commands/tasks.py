@@ -47,7 +47,8 @@ def _step(resources: Resources) -> None:
 
 
 def tell_tasks(resources: Resources, program: Unwrapped) -> Tasks | None:
-    """Note `tasks.count`, `tasks.per_node` and `tasks.nodes` for rules; None where nobody
+    """Note `tasks.count`, `tasks.per_node` and `tasks.nodes` for rules, and `tasks.differ`
+    where the command has arguments that differ from task to task; None where nobody
     knows how many tasks there are.
 
     `srun` starts `--ntasks` tasks over the nodes, or `--ntasks-per-node` on each, else one a node (srun manual).
@@ -58,6 +59,8 @@ def tell_tasks(resources: Resources, program: Unwrapped) -> Tasks | None:
     for name, number in (("count", tasks.count), ("per_node", tasks.per_node), ("nodes", resources.nodes)):
         if number is not None:
             resources.told[f"tasks.{name}"] = (number, tasks.origin)
+    if any(name in word.text for word in program.words for name in ("SLURM_PROCID", "SLURM_LOCALID")):
+        resources.told["tasks.differ"] = (True, tasks.origin)
     return tasks
 
 

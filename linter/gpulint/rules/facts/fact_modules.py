@@ -7,8 +7,17 @@ from . import (
     launcher_facts,
     memory_facts,
     parallel_facts,
+    rendezvous_facts,
     serving_facts,
     training_facts,
 )
 
-__all__ = ["job_facts", "launcher_facts", "memory_facts", "parallel_facts", "serving_facts", "training_facts"]
+__all__ = [
+    "job_facts",
+    "launcher_facts",
+    "memory_facts",
+    "parallel_facts",
+    "rendezvous_facts",
+    "serving_facts",
+    "training_facts",
+]
