@@ -27,7 +27,7 @@ _NOTHING = re.compile(r"(?:\s|\\\r?\n|#[^\n]*(?:\n|$))*")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _CONTINUED = re.compile(r"[\"']?(?:[ \t]*\\\r?\n[ \t]*[A-Za-z_]\w*=[^\s\\]*)*[ \t]*\\[ \t]*\r?\n[ \t]*\r?\n")
 _READ_BY_PROGRAMS = re.compile(
-    r"CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|NNODES|NODE_RANK|MASTER_(?:ADDR|PORT)|FORCE_TORCHRUN|"
+    r"CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|FORCE_TORCHRUN|"
     r"PYTORCH_(?:CUDA_)?ALLOC_CONF|NCCL_[A-Z_]+|VLLM_[A-Z_]+"
 )
 """Variables that launchers and engines look up in their environment, and that nobody needs otherwise."""

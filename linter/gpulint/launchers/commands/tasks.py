@@ -21,11 +21,13 @@ class Tasks(NamedTuple):
 
     count      over all nodes
     per_node   on each node
+    nodes      of the step
     origin     the statement that decides
     """
 
     count: int | None
     per_node: int | None
+    nodes: int | None
     origin: Origin
 
 
@@ -36,14 +38,9 @@ def ask(resources: Resources, program: Unwrapped) -> None:
             found = slurm.given(options) if name == wanted else {}
             if not found:
                 continue
-            if name == "srun" and "nodes" in found:
-                _step(resources)
+            if name == "srun" and "nodes" in found and resources.nodes is not None:
+                del found["nodes"]  # a step on some nodes may be the head of what runs on all of them
             slurm.fill(resources, found)
-
-
-def _step(resources: Resources) -> None:
-    """A step on nodes of its own has other tasks than the whole allocation, unless a node's are stated."""
-    resources.told.pop("slurm.ntasks", None)
 
 
 def tell_tasks(resources: Resources, program: Unwrapped) -> Tasks | None:
@@ -56,7 +53,7 @@ def tell_tasks(resources: Resources, program: Unwrapped) -> Tasks | None:
     tasks = _of_srun(resources, program) or _of_mpirun(program)
     if tasks is None:
         return None
-    for name, number in (("count", tasks.count), ("per_node", tasks.per_node), ("nodes", resources.nodes)):
+    for name, number in (("count", tasks.count), ("per_node", tasks.per_node), ("nodes", tasks.nodes)):
         if number is not None:
             resources.told[f"tasks.{name}"] = (number, tasks.origin)
     if any(name in word.text for word in program.words for name in ("SLURM_PROCID", "SLURM_LOCALID")):
@@ -68,18 +65,18 @@ def _of_srun(resources: Resources, program: Unwrapped) -> Tasks | None:
     own = next((slurm.given(options) for name, options in program.options if name == "srun"), None)
     if own is None or any(name in own and as_integer(own[name].text) is None for name in _DECIDE):
         return None
-    nodes = resources.nodes
+    nodes = as_integer(own["nodes"].text) if "nodes" in own else resources.nodes
     each, total = resources.told.get("slurm.ntasks_per_node"), resources.told.get("slurm.ntasks")
-    if "ntasks" in own or each is None:
-        each = each if "ntasks-per-node" in own else None
-    if total is not None and ("ntasks" in own or each is None):
+    if total is not None and (
+        "nodes" not in own or "ntasks" in own
+    ):  # --ntasks-per-node is then only the most of a node
         count, origin = total
-        return Tasks(count, -(-count // nodes) if nodes else each[0] if each else None, origin)
-    if each is not None:
+        return Tasks(count, -(-count // nodes) if nodes else min(count, each[0]) if each else None, nodes, origin)
+    if each is not None and "ntasks" not in own:
         count, origin = each
-        return Tasks(count * nodes if nodes else None, count, origin)
+        return Tasks(count * nodes if nodes else None, count, nodes, origin)
     at = resources.origins.get("nodes")
-    return Tasks(nodes, 1, at) if nodes and at is not None else None
+    return Tasks(nodes, 1, nodes, at) if nodes and at is not None and "ntasks" not in own else None
 
 
 _DECIDE = ("ntasks", "ntasks-per-node", "nodes")
@@ -91,7 +88,7 @@ def _of_mpirun(program: Unwrapped) -> Tasks | None:
         if name == "mpirun" and entry is not None:
             count, span = as_integer(entry.value.value), entry.value.span
             at = Origin("file", "", options.path, str(entry.key.value), span, span)
-            return Tasks(count, None, at) if count and count > 0 else None
+            return Tasks(count, None, None, at) if count and count > 0 else None
     return None
 
 
