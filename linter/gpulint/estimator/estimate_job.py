@@ -24,16 +24,16 @@ def estimate_job(
     """The memory of `job` on its fullest GPU; `gpu` None leaves the verdict `unknown`.
 
     Facts in `job.unstated` widen the interval; without what `job.unread` names there is no verdict, and with more ranks
-    than GPUs it is `exceeds`. `replay` False is
-    for searches: `low`, and so the verdict `exceeds`, is what it would be, at a fraction of the work; what else is said
-    of a training run is a bound. `spread` says when `high` is widened after the verdict.
+    than GPUs it is `exceeds`. `replay` False is for searches: `low`, and so the verdict `exceeds`, is what it would be,
+    at a fraction of the work; what else is said of a training run is a bound, and without a GPU, where nothing is
+    decided, no interval holds what is unstated. `spread` says when `high` is widened after the verdict.
     Raises NotEstimable with what is missing, for people.
     """
     from .loaded_model import as_run
 
     job = as_run(job, model)
     found = _estimated(job, model, gpu, replay=replay, spread=spread)
-    if job.unstated:
+    if job.unstated and (replay or gpu is not None):
         from .scenarios import enveloped
 
         found = enveloped(job, found, lambda other: _estimated(other, model, gpu, replay=replay, spread=spread))

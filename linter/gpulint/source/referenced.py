@@ -59,8 +59,12 @@ def upward(folder: str, root: str) -> list[str]:
 def up_to(folder: str, root: str) -> list[str]:
     """The same with the root itself, real paths."""
     folder, root = os.path.realpath(folder), os.path.realpath(root)
-    inside = folder == root or folder.startswith(os.path.join(root, ""))
-    return list(dict.fromkeys((*upward(folder, root), root))) if inside else [folder]
+    if folder != root and not folder.startswith(os.path.join(root, "")):
+        return [folder]
+    found = [folder]
+    while found[-1] != root:
+        found.append(os.path.dirname(found[-1]))
+    return found
 
 
 def shown_path(path: str) -> str:
