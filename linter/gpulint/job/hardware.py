@@ -21,6 +21,9 @@ class Hardware:
         least=0,
     )
     visible_gpus: int | None = declared("GPUs that CUDA_VISIBLE_DEVICES shows the job on its only node.", None, least=0)
+    started_ranks: int | None = declared(
+        "Processes that the launch command starts on a node, a GPU each.", None, least=0
+    )
     host_memory: int | None = declared("Host RAM of a node.", None, unit="bytes", least=0)
     shared_memory: int | None = declared("Size of `/dev/shm` on a node.", None, unit="bytes", least=0)
     contexts: int = declared(

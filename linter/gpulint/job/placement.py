@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
     from .job import Job
 
-Limit = Literal["stated", "asked", "visible"]
-"""Who says how many GPUs there are: the run or the config, the request of the launcher, CUDA_VISIBLE_DEVICES."""
+Limit = Literal["stated", "started", "asked", "visible"]
+"""Who says how many GPUs there are: the run or the config, that against the processes which the launcher starts, the
+request of the launcher, CUDA_VISIBLE_DEVICES."""
 
 _DEGREES = {"tensor": "tensor parallel", "pipeline": "pipeline parallel", "context": "context parallel"}
 
@@ -33,10 +34,17 @@ def shortages(job: Job) -> Iterator[Shortage]:
     """Every statement of GPUs that leaves ranks of the job without one.
 
     Of what is filled in when the job starts the least counts, and an assumed number of GPUs is no statement. Ranks are
-    those of one replica where GPUs were given to gpulint instead of what the files say, or may be on other nodes.
+    those of one replica where GPUs were given to gpulint instead of what the files ask for, or may be on other nodes.
     """
     hardware, replica, all_ranks = job.hardware, _least(job, *_DEGREES), ranks(job)
-    if hardware.gpus is not None and _is_stated(job, "hardware.gpus") and replica > hardware.gpus:
+    started, there = hardware.started_ranks, hardware.gpus
+    if started and there and hardware.granted_gpus is None and _is_given(job) and started > there:
+        why = f"{_called(job)} starts {started} processes, a GPU each, but the job has {there}"
+        yield Shortage("started", started, there, why)
+    elif _is_whole_server(job) and there and _is_stated(job, "hardware.gpus") and all_ranks > max(there, replica):
+        why = f"data parallel {_least(job, 'data')} x {replica} GPUs needs {all_ranks} GPUs, but the job has {there}"
+        yield Shortage("stated", all_ranks, there, why)
+    elif hardware.gpus is not None and _is_stated(job, "hardware.gpus") and replica > hardware.gpus:
         degrees = " x ".join(
             f"{name} {_least(job, field)}"
             for field, name in _DEGREES.items()
@@ -56,10 +64,24 @@ def ranks(job: Job) -> int:
     """GPUs that the files start the job on: a server's degrees multiplied, the processes of a training run."""
     if job.kind == "inference":
         return _least(job, *_DEGREES, "data")
-    origin = job.origins.get("hardware.gpus")
-    given = origin is not None and origin.kind in ("command line", "comment", "settings")
     replica = _least(job, *_DEGREES)
-    return replica if given or not _is_stated(job, "hardware.gpus") else max(replica, job.world_size)
+    return replica if _is_given(job) or not _is_stated(job, "hardware.gpus") else max(replica, job.world_size)
+
+
+def _is_given(job: Job) -> bool:
+    """Whether the GPUs are those that gpulint was told of."""
+    origin = job.origins.get("hardware.gpus")
+    return origin is not None and origin.kind in ("command line", "comment", "settings")
+
+
+def _is_whole_server(job: Job) -> bool:
+    """Whether every data-parallel rank of a server runs on the GPUs of this job."""
+    return job.kind == "inference" and not job.parallelism.data_elsewhere
+
+
+def _called(job: Job) -> str:
+    key = job.origins["hardware.started_ranks"].key if "hardware.started_ranks" in job.origins else None
+    return f"the launcher ({key})" if key else "the launcher"
 
 
 def _is_stated(job: Job, path: str) -> bool:

@@ -149,6 +149,7 @@ class Parallelism:
     data: int | None = declared(
         "Data-parallel size: replicas that see different samples; null is GPUs / model-parallel size.", None, least=1
     )
+    data_elsewhere: bool = declared("Whether data-parallel ranks of the server run on GPUs of other launches.", False)
     one_process: bool = declared("Whether one process uses all GPUs (torch.nn.DataParallel).", False)
     tensor: int = declared("Tensor-parallel size.", 1, least=1)
     pipeline: int = declared("Pipeline stages.", 1, least=1)

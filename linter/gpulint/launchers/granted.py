@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from ..formats.core.format import Reading
     from .launch import Launch
 
-_ELSEWHERE = ("nnodes", "data-parallel-size-local")
+_ELSEWHERE = (
+    "nnodes", "data-parallel-size-local", "data-parallel-start-rank", "data-parallel-rank", "data-parallel-address",
+    "data-parallel-hybrid-lb", "data-parallel-external-lb", "data-parallel-backend", "headless", "dist-init-addr",
+)  # fmt: skip
 """Options with which an engine runs on the GPUs of other launches, too (vLLM `--nnodes`, SGLang `--nnodes`)."""
 
 _CHOOSES_DEVICES = ("deepspeed.include", "deepspeed.num_gpus")
@@ -21,12 +24,23 @@ _CHOOSES_DEVICES = ("deepspeed.include", "deepspeed.num_gpus")
 VISIBLE = "environment.CUDA_VISIBLE_DEVICES"
 
 
+def tell_spread(reading: Reading) -> None:
+    """Fill `parallelism.data_elsewhere` of a server."""
+    reading.job.parallelism.data_elsewhere = reading.job.kind == "inference" and _spread(reading)
+
+
 def set_granted(launch: Launch, reading: Reading) -> None:
-    """Fill `hardware.granted_gpus` and `hardware.visible_gpus` of the job."""
+    """Fill the GPUs that the launch gives the job, those that it lets it see, and the processes that it starts."""
     job, resources = reading.job, launch.resources
     origins = resources.origins
     asked = origins.get("gpus_per_node") or Origin("derived", f"hardware of {launch.part}")
+    processes = resources.processes if reading.job.kind == "training" else None
     for name, count, origin in (
+        (
+            "started_ranks",
+            -(-processes // (resources.nodes or 1)) if processes else None,
+            origins.get("processes", asked),
+        ),
         ("granted_gpus", _granted(launch, reading), asked),
         ("visible_gpus", _visible(launch, reading), resources.told.get(VISIBLE, (None, asked))[1]),
     ):
@@ -46,7 +60,7 @@ def _granted(launch: Launch, reading: Reading) -> int | None:
 
 
 def _spread(reading: Reading) -> bool:
-    return any(value not in (None, 1, "1") for value in _options(reading))
+    return any(value not in (None, 1, "1", False) for value in _options(reading))
 
 
 def _options(reading: Reading) -> Iterator[object]:

@@ -134,13 +134,15 @@ class Launch(NamedTuple):
 class Started(NamedTuple):
     """The jobs of a launcher file; `problems` are those that belong to no job, `reason` says why there is none.
 
-    `files` are scripts that the launcher starts or reads, in which problems may stand.
+    `files` are scripts that the launcher starts or reads, in which problems may stand. `bare` are starts of scripts
+    that are of no known kind: they are no jobs, and only their launcher can be judged.
     """
 
     launches: list[Launch]
     problems: list[Problem]
     reason: str = ""
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
+    bare: list[Launch] = []  # noqa: RUF012  (never changed)
 
     def each(self, **changes: Any) -> Started:
         """The same with fields of every launch changed."""
@@ -151,12 +153,14 @@ def combined(parts: Iterable[Started], nothing: str) -> Started:
     """The jobs of the parts of a file; the first part that says why it has none says why there is none at all."""
     launches: list[Launch] = []
     problems: list[Problem] = []
+    bare: list[Launch] = []
     reason = ""
     for part in parts:
+        bare += part.bare
         launches += part.launches
         problems += part.problems
         reason = reason or part.reason
-    return Started(launches, problems, "" if launches else reason or nothing)
+    return Started(launches, problems, "" if launches else reason or nothing, bare=bare)
 
 
 class Launcher(NamedTuple):

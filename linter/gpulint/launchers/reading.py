@@ -15,7 +15,7 @@ from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
-from .granted import set_granted
+from .granted import set_granted, tell_spread
 from .project import Hardware, find_gpu, project_of, say_pins
 from .unknown_options import leave_open
 
@@ -46,13 +46,15 @@ class Opened(NamedTuple):
 class Jobs(NamedTuple):
     """What one file was found to be: its format or kind of launcher, and its jobs; `reason` says why there is none.
 
-    `unread` is what would settle it where the file starts a job that could not be read.
+    `unread` is what would settle it where the file starts a job that could not be read. `bare` are the launchers of
+    scripts that nobody knows.
     """
 
     kind: str
     opened: list[Opened]
     reason: str = ""
     unread: str = ""
+    bare: tuple[Opened, ...] = ()
 
     @property
     def started(self) -> list[Opened]:
@@ -172,6 +174,7 @@ def open_document(
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
     leave_open(reading, launch)
+    tell_spread(reading)
     if launch is not None:
         _apply(launch, reading)
     say_pins(job, project)
@@ -273,8 +276,29 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         )
         project = project_of(document, settings, Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives, of_launcher=True))
+    bare = tuple(_open_bare(launch, document, launcher, settings, directives) for launch in started.bare)
     unread = "the config and the script that it starts, in the project" if reason.startswith("starts ") else ""
-    return Jobs(launcher.name, opened, reason, unread if reason != NOTHING and not started.launches else "")
+    return Jobs(launcher.name, opened, reason, unread if reason != NOTHING and not started.launches else "", bare)
+
+
+def _open_bare(
+    launch: Launch, document: Document, launcher: Launcher, settings: Settings, directives: Directives
+) -> Opened:
+    """The launcher of a script of no known kind, as a job of which nothing but the ranks and the hardware is known."""
+    from ..formats.core.format import Reading
+    from ..job.job import Job
+
+    launch.resources.told["kind"] = (launcher.name, Origin("derived", launcher.title))
+    launch.resources.told["program"] = (launch.program, Origin("derived", "the command line"))
+    files = {**launch.files, f"script {launch.config.path}": launch.config}
+    reading = Reading(launcher.name, launcher.upstream, document, Job(), files)
+    given = Hardware(None, settings.gpus or directives.gpus, None)
+    started = Hardware(None, launch.resources.processes, launch.resources.nodes)
+    sources = [_Source(given, _from_command_line), _Source(started, _from_launch(launch))]
+    _say_where(reading.job, given.or_else(started), sources)
+    _apply(launch, reading)
+    project = project_of(document, settings, Hardware(None, None, None), 0)
+    return Opened(reading, project, None, directives, launch.part, of_launcher=True)
 
 
 def _rereader(

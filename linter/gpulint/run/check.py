@@ -204,7 +204,7 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
     seen: list[Seen] = []
     used: set[Use] = set()
     results: list[JobResult] = []
-    for opened in jobs.opened:
+    for opened in (*jobs.opened, *jobs.bare):
         reading = opened.reading
         silence = Silence(opened, settings)
         if reading.config.path != path:
@@ -225,10 +225,10 @@ def _findings(path: str, jobs: Jobs, rules: Selection, settings: Settings) -> Ou
         texts |= {other.path: other.text for other in reading.references.values()}
         if not opened.of_launcher:
             parts |= {os.path.realpath(other.path) for other in reading.references.values() if other.path != path}
-    status: Status = "checked" if jobs.opened else "skipped"
+    status: Status = "checked" if kept or jobs.opened else "skipped"
     if jobs.unread:
         results.append(JobResult("", "not-checked", jobs.reason, jobs.unread))
-    reason = "" if jobs.opened else jobs.reason
+    reason = "" if status == "checked" else jobs.reason
     return Outcome(
         FileResult(path, jobs.kind, status, reason, jobs=tuple(results)), [*kept.values()], texts, suppressed,
         frozenset(started), tuple(seen), frozenset(used), frozenset(parts),
@@ -246,7 +246,7 @@ def _made_of(named: frozenset[str], jobs: Jobs) -> Jobs:
             for document in (opened.reading.config, *opened.reading.references.values())
         )
     ]
-    return jobs._replace(opened=kept, unread="")
+    return jobs._replace(opened=kept, unread="", bare=())
 
 
 def internal_error(error: Exception) -> str:

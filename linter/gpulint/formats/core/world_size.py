@@ -43,15 +43,17 @@ def set_hardware(
             builder.job.origins[f"hardware.{name}"] = given
     if project.gpus is not None:
         return
+    nodes = max(1, project.nodes or 1)
     if stated is not None and stated.gpus > 0:
         builder.from_entry("hardware.gpus", stated.gpus, stated.entry, stated.key, stated.note)
     elif unknown:
         note = "the accelerate config that would say it is not here; one node of 8 GPUs"
-        builder.assumed("hardware.gpus", SHARDED_GPUS, note)
+        builder.assumed("hardware.gpus", SHARDED_GPUS * nodes, note)
         builder.job.unstated.append("hardware.gpus")
     elif sharded:
-        note = "nothing states a count; DeepSpeed or FSDP suggests one node of 8 GPUs"
-        builder.assumed("hardware.gpus", SHARDED_GPUS, note)
+        each = f"{nodes} nodes of {SHARDED_GPUS} GPUs each" if nodes > 1 else f"one node of {SHARDED_GPUS} GPUs"
+        note = f"nothing states a count; DeepSpeed or FSDP suggests {each}"
+        builder.assumed("hardware.gpus", SHARDED_GPUS * nodes, note)
         builder.job.unstated.append("hardware.gpus")
     else:
         builder.assumed("hardware.gpus", 1, "nothing states a count; one GPU")

@@ -11,7 +11,15 @@ from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
 from ..commands.images import elsewhere, entrypoint, not_estimated, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
-from ..kubernetes.container import Container, called, foreign, jobs_of_container, listed_environment, split_command
+from ..kubernetes.container import (
+    Container,
+    called,
+    foreign,
+    jobs_of_container,
+    listed_environment,
+    one_string,
+    split_command,
+)
 from ..kubernetes.pod_settings import SHARED
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import size
@@ -89,6 +97,11 @@ def _jobs(service: Node, document: Document, project: Project, resources: Resour
     variables = {key: _with_default(value) for key, value in stated.items()}
     first = split_command(document, service.get("entrypoint"))
     command = split_command(document, service.get("command")) or []
+    entry = service.get("entrypoint")
+    if entry is not None and entry.is_sequence and first:
+        problem = one_string(document, next(iter(entry.items())), first)
+        if problem is not None:
+            return Started([], [problem], "its command is one string")
     words = [*(_entry_words(name, command) if first is None else first), *command]
     if not words:
         return jobs_of_container(Container(name, None, (), variables), document, project, resources, part)

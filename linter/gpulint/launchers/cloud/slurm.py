@@ -1,4 +1,4 @@
-"""`#SBATCH` lines: the GPUs, nodes and memory that a job asks of Slurm (sbatch manual, Slurm 25.05)."""
+"""`#SBATCH` lines and the options of Slurm's commands: GPUs, nodes, tasks and memory (sbatch manual, Slurm 25.05)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"^#SBATCH[ \t]+(.*?)[ \t]*(?:[ \t]#.*)?\r?$", re.MULTILINE)
 _OPTION = re.compile(r"(--[a-z-]+|-[A-Za-z])(?:[= \t]*)(\"[^\"]*\"|'[^']*'|[^\s]*)")
-_SHORT = {"-N": "nodes", "-n": "ntasks", "-G": "gpus", "-c": "cpus-per-task", "-p": "partition", "-C": "constraint"}
+_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task", "p": "partition", "C": "constraint"}
 _COUNT = re.compile(r"(\d+)(?:-\d+)?")
 
 
@@ -24,42 +24,88 @@ class _Gpus(NamedTuple):
     number: int
 
 
-def read(document: Document, resources: Resources) -> dict[str, str]:
-    """Fill `resources` from the `#SBATCH` lines; the variables that Slurm sets for what they state.
+class Stated(NamedTuple):
+    """The value of an option as it is written, and where."""
+
+    text: str
+    span: Span
+    path: str
+
+
+def stated(document: Document) -> dict[str, Stated]:
+    """The options of the `#SBATCH` lines by their long names."""
+    places = places_of(document.text)
+    found: dict[str, Stated] = {}
+    for line in _LINE.finditer(document.text):
+        for option in _OPTION.finditer(document.text, line.start(1), line.end(1)):
+            name = _SHORT.get(option[1].lstrip("-"), option[1].lstrip("-"))
+            found[name] = Stated(option[2].strip("\"'"), places.span(option.start(), option.end()), document.path)
+    return found
+
+
+def given(options: Document) -> dict[str, Stated]:
+    """The options that a command line gives to `sbatch`, `salloc` or `srun`, by their long names."""
+    found: dict[str, Stated] = {}
+    for entry in options.root.entries():
+        name = str(entry.key.value).replace("_", "-")
+        if entry.value.is_scalar:
+            found[_SHORT.get(name, name)] = Stated(str(entry.value.value), entry.value.span, options.path)
+    return found
+
+
+def fill(resources: Resources, found: dict[str, Stated]) -> None:
+    """Set what the options say, over what is set already; what only the run knows (`--nodes=$N`) is then unknown.
 
     `--gres=gpu:h100:8`, `--gpus-per-node=h100:8`, `--gpus=16`, `--gpus-per-task` with `--ntasks-per-node`, `--nodes`
     (the least of a range), `--mem`, and the kind from `--constraint` or `--partition` where no other option says it.
     """
-    places = places_of(document.text)
-    found: dict[str, tuple[str, Span]] = {}
-    for line in _LINE.finditer(document.text):
-        for option in _OPTION.finditer(document.text, line.start(1), line.end(1)):
-            name = _SHORT.get(option[1], option[1].lstrip("-"))
-            found[name] = (option[2].strip("\"'"), places.span(option.start(), option.end()))
-    if not found:
-        return {}
-    path = document.path
-    nodes = _number(found, "nodes")
-    if nodes:
-        resources.state("nodes", nodes, path, "nodes", found["nodes"][1])
-    for name in ("gpus-per-node", "gres", "gpus-per-task", "gpus"):
+    if "nodes" in found:
+        resources.nodes = None
+        resources.origins.pop("nodes", None)
+        resources.state("nodes", _number(found, "nodes"), found["nodes"].path, "nodes", found["nodes"].span)
+    before, resources.gpus_per_node = resources.gpus_per_node, None
+    kind, resources.gpu = resources.gpu, None
+    for name in _GPUS:
         if name in found:
-            _ask(resources, found, name, path, nodes or 1)
+            _ask(resources, found, name, resources.nodes or 1)
+    if resources.gpus_per_node is None and not any(name in found for name in _GPUS):
+        resources.gpus_per_node = before
     for name in ("constraint", "partition"):
-        if resources.gpu is None and name in found:
-            _kind(resources, *found[name], path, name)
+        if resources.gpu is None and kind is None and name in found:
+            _kind(resources, *found[name], name)
+    resources.gpu = resources.gpu or kind
     if "mem" in found:
-        resources.state("host_memory", size(found["mem"][0], unit="M"), path, "mem", found["mem"][1])
-    for name in ("ntasks-per-node", "ntasks", "cpus-per-task"):
+        text, span, path = found["mem"]
+        resources.state("host_memory", size(text, unit="M"), path, "mem", span)
+    for name in ("ntasks-per-node", "ntasks", "cpus-per-task", "gpus-per-task"):
         number = _number(found, name)
         if number is not None:
-            resources.tell(f"slurm.{name.replace('-', '_')}", number, path, name, found[name][1])
+            resources.tell(f"slurm.{name.replace('-', '_')}", number, found[name].path, name, found[name].span)
+        elif name in found:
+            resources.told.pop(f"slurm.{name.replace('-', '_')}", None)
+
+
+_GPUS = ("gpus-per-node", "gres", "gpus-per-task", "gpus")
+"""The options that ask for GPUs, the first that is there counts."""
+
+
+def read(document: Document, resources: Resources, over: dict[str, Stated] | None = None) -> dict[str, str]:
+    """Fill `resources` from the `#SBATCH` lines and from `over`, options of the command that submits the script, which
+    win; the variables that Slurm sets for what they state.
+    """
+    found = stated(document)
+    if over and not over.keys().isdisjoint(_GPUS):
+        found = {name: option for name, option in found.items() if name not in _GPUS}
+    found |= over or {}
+    if not found:
+        return {}
+    fill(resources, found)
     return _variables(resources, found)
 
 
-def _ask(resources: Resources, found: dict[str, tuple[str, Span]], name: str, path: str, nodes: int) -> None:
+def _ask(resources: Resources, found: dict[str, Stated], name: str, nodes: int) -> None:
     """What one of the options for GPUs says, where none before it has."""
-    text, span = found[name]
+    text, span, path = found[name]
     asked = _gpus(text, name)
     if asked is None:
         return
@@ -67,7 +113,7 @@ def _ask(resources: Resources, found: dict[str, tuple[str, Span]], name: str, pa
         _gpu(resources, asked.kind, path, name, span)
     number = asked.number
     if name == "gpus-per-task":
-        number *= _number(found, "ntasks-per-node") or _number(found, "ntasks") or 1
+        number *= _number(found, "ntasks-per-node") or -(-(_number(found, "ntasks") or 1) // nodes)
     elif name == "gpus":
         number = -(-number // nodes)
     if resources.gpus_per_node is None and number:
@@ -115,21 +161,21 @@ def _gpus(text: str, name: str) -> _Gpus | None:
     return None
 
 
-def _number(found: dict[str, tuple[str, Span]], name: str) -> int | None:
-    match = _COUNT.match(found[name][0]) if name in found else None
+def _number(found: dict[str, Stated], name: str) -> int | None:
+    match = _COUNT.match(found[name].text) if name in found else None
     return int(match[1]) if match else None
 
 
-def _variables(resources: Resources, found: dict[str, tuple[str, Span]]) -> dict[str, str]:
+def _variables(resources: Resources, found: dict[str, Stated]) -> dict[str, str]:
     """What Slurm sets in the job's environment (sbatch manual, OUTPUT ENVIRONMENT VARIABLES)."""
     nodes = resources.nodes or 1
     variables = {"SLURM_NNODES": str(nodes), "SLURM_JOB_NUM_NODES": str(nodes)}
     if resources.gpus_per_node:
         variables["SLURM_GPUS_ON_NODE"] = str(resources.gpus_per_node)
         if "gpus-per-node" in found:
-            variables["SLURM_GPUS_PER_NODE"] = found["gpus-per-node"][0]
+            variables["SLURM_GPUS_PER_NODE"] = found["gpus-per-node"].text
     for name, variable in (("ntasks", "SLURM_NTASKS"), ("ntasks-per-node", "SLURM_NTASKS_PER_NODE"),
                            ("cpus-per-task", "SLURM_CPUS_PER_TASK")):  # fmt: skip
         if name in found:
-            variables[variable] = found[name][0]
+            variables[variable] = found[name].text
     return variables

@@ -29,6 +29,7 @@ def state_processes(resources: Resources, options: Node, file: Document, project
         return
     if document is None or not document.roots or not document.root.is_mapping:
         return
+    _tell(resources, document)
     for field, key in (("processes", "num_processes"), ("nodes", "num_machines")):
         if options.entry(key) or options.entry(key.replace("_", "-")) or getattr(resources, field) is not None:
             continue
@@ -38,3 +39,13 @@ def state_processes(resources: Resources, options: Node, file: Document, project
             resources.state(
                 field, number, document.path, key, entry.value.span, "one process per GPU" * (field[0] == "p")
             )
+
+
+def _tell(resources: Resources, document: Document) -> None:
+    """Note the settings of the file that no option of the command states, those of its DeepSpeed section included."""
+    section = document.root.get("deepspeed_config")
+    inner = section.entries() if section is not None and section.is_mapping else []
+    for entry in (*document.root.entries(), *inner):
+        key = str(entry.key.value)
+        if entry.value.is_scalar and entry.value.value is not None and f"accelerate.{key}" not in resources.told:
+            resources.tell(f"accelerate.{key}", entry.value.value, document.path, key, entry.value.span)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..launch import Resources
     from ..shell.shell import Word
+    from .wrappers import Unwrapped
 
 _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """Where torch reads its allocator's settings, the newer name last, which wins (torch 2.13 c10/core/AllocatorConfig)."""
@@ -62,30 +63,43 @@ def torchrun(resources: Resources, variables: Mapping[str, Word], file: Document
     nodes, each = _number(variables, "NNODES"), _number(variables, "NPROC_PER_NODE")
     per_node = each or resources.gpus_per_node
     forced = as_boolean(_value(variables, "FORCE_TORCHRUN"))
-    if per_node is None or not (forced or (resources.gpus_per_node or 1) > 1):
+    if not forced and (resources.gpus_per_node or 1) < 2:
         return
     if nodes and resources.nodes is None:
         origin = _origin(variables["NNODES"], "NNODES", file)
         resources.nodes, resources.origins["nodes"] = nodes, origin
+    if per_node is None:
+        return
     resources.processes = per_node * (nodes or resources.nodes or 1)
     if each:
         origin = _origin(variables["NPROC_PER_NODE"], "NPROC_PER_NODE", file)
         resources.origins["processes"] = origin._replace(note="processes x nodes")
 
 
-def spread(form: str, resources: Resources, variables: Mapping[str, Word]) -> dict[str, Decided]:
+def spread(form: str, resources: Resources, variables: Mapping[str, Word], *, launches: bool) -> dict[str, Decided]:
     """`parallelism.device_map` where ms-swift starts one process that sees several GPUs.
 
-    Without NPROC_PER_NODE `swift sft` starts no torchrun (cli/main.py `use_torchrun`), and a process with two GPUs or
-    more loads the model with `device_map: auto` unless DeepSpeed or FSDP shards it (model/utils.py
-    `get_default_device_map`, utils/env.py `is_mp`).
+    Without NPROC_PER_NODE `swift sft` starts no torchrun (cli/main.py `use_torchrun`), and the module of a subcommand
+    never does (`launches`). A process with two GPUs or more loads the model with `device_map: auto` (model/utils.py
+    `get_default_device_map`, utils/env.py `is_mp`), which its DeepSpeed arguments refuse.
     """
     if form != "ms_swift" or resources.processes is not None or (resources.gpus_per_node or 1) < 2:
         return {}
-    if "NPROC_PER_NODE" in variables or "NNODES" in variables:
+    if launches and ("NPROC_PER_NODE" in variables or "NNODES" in variables):
         return {}
-    note = "one process uses several GPUs and distributes the layers over them (NPROC_PER_NODE is not set)"
+    seen = resources.gpus_per_node or 1
+    resources.told["gpus_of_one_process"] = (seen, resources.origins.get("gpus_per_node", Origin("derived", "")))
+    why = "the module ignores NPROC_PER_NODE" if "NPROC_PER_NODE" in variables else "NPROC_PER_NODE is not set"
+    note = f"one process uses several GPUs and distributes the layers over them ({why})"
     return {"parallelism.device_map": Decided("auto", Origin("derived", note))}
+
+
+def starts_its_ranks(program: Unwrapped) -> bool:
+    """Whether a program reads NPROC_PER_NODE and starts the processes itself: a module of one of ms-swift's
+    subcommands (`-m swift.cli.sft`, swift/cli/sft.py) does not, only `swift` does.
+    """
+    name = program.name.text.replace("\\", "/").replace("/", ".").removesuffix(".py")
+    return "swift.cli." not in name or name.endswith((".main", "._megatron.main"))
 
 
 def _value(variables: Mapping[str, Word], name: str) -> str:

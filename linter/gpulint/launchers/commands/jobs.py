@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
+from ...formats.core.registry import find
 from ...job.origin import Origin
 from ...repository.images import versions as versions_of
 from ...repository.requirement import requirement
@@ -15,16 +16,18 @@ from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
-from .environment import allocator, sampler, spread, torchrun
+from .cut_lines import cut, early, joined, unexported
+from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
-from .skip_reasons import NOTHING
+from .skip_reasons import NOTHING, starts_ranks
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
+from .tasks import ask, ranks_of, tell_tasks
 from .wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -88,10 +91,12 @@ def jobs_of_commands(
     places = places_of(file.text)
     launches: list[Launch] = []
     problems: list[Problem] = []
+    bare: list[Launch] = []
     unknown: list[Unwrapped] = []
     away = False
     over: list[object] = []
-    for command in listed:
+    listed = list(listed)
+    for command, behind in zip(listed, [*listed[1:], None], strict=True):
         project = with_written(command, file, project)
         command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
@@ -104,14 +109,26 @@ def jobs_of_commands(
                 launches += [_below(launch, file, part) for launch in started.launches[: MAX_JOBS - len(launches)]]
                 problems += started.problems
                 scripts |= started.files
+                bare += [_below(launch, file, part) for launch in started.bare]
                 reasons.append(started.reason)
                 continue
-            begun = begin(program, file, project, inner.variables) if not elsewhere(program.image) else None
+            begun = begin(program, file, project, inner.environment) if not elsewhere(program.image) else None
+            own = Resources() if any(name == "sbatch" for name, _ in program.options) else resources.copy()
+            ask(own, program)
+            tell(own, program, inner.environment, file)
+            tasks = tell_tasks(own, program)
+            if begun is not None or starts_ranks(program):
+                problems += [
+                    *joined(inner, file), *cut(command, behind, file), *unexported(inner, file, own),
+                    *early(command, program, own, file),
+                ]  # fmt: skip
             if begun is None or len(launches) >= MAX_JOBS:
                 unknown.append(program)
+                if starts_ranks(program) and len(bare) < MAX_JOBS:
+                    _processes(own, program, file, project)
+                    ranks_of(own, tasks if not program.launchers else None)
+                    bare.append(_bare(program, own, file, part))
                 continue
-            own = resources.copy()
-            tell(own, program, inner.variables, file)
             own.told["program"] = (named(program), Origin("derived", "the command line"))
             if command.stretch is not None:
                 own.beside = (
@@ -119,10 +136,12 @@ def jobs_of_commands(
                 )
                 over += [] if command.background else [command.stretch]
             _processes(own, program, file, project)
+            if not program.launchers and not find(begun.format).serves:
+                ranks_of(own, tasks)
             if own.processes is None and not _spans_nodes(begun.config):
-                _visible(own, inner.variables)
+                _visible(own, inner.environment, counts=starts_its_ranks(program))
             if program.name.text.endswith("llamafactory-cli") and not program.launchers:
-                torchrun(own, inner.variables, file)
+                torchrun(own, inner.environment, file)
             line = place(places, program.name.at).line
             launcher = next((options for _, options in program.launchers), None)
             files = begun.files | ({"launcher": file} if begun.config.path != file.path else {})
@@ -144,13 +163,13 @@ def jobs_of_commands(
                     files,
                     () if missing and away else begun.problems,
                     dict(known),
-                    decided=allocator(inner.variables, file)
-                    | sampler(begun.format, inner.variables, file)
-                    | spread(begun.format, own, inner.variables),
+                    decided=allocator(inner.environment, file)
+                    | sampler(begun.format, inner.environment, file)
+                    | spread(begun.format, own, inner.environment, launches=starts_its_ranks(program)),
                     file=begun.file,
                     program=named(program),
                     own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
-                    alone=_alone(program, inner.variables),
+                    alone=_alone(program, inner.environment),
                     unread=begun.unread,
                     declared=begun.declared,
                     loads=begun.loads,
@@ -161,7 +180,15 @@ def jobs_of_commands(
     reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
     for launch in launches:
         launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
-    return Started(launches, problems, "" if launches else reason, scripts)
+    return Started(launches, problems, "" if launches else reason, scripts, bare[:MAX_JOBS])
+
+
+def _bare(program: Unwrapped, resources: Resources, file: Document, part: str) -> Launch:
+    """A start of which only the launcher is known: what it starts is a script of no known kind."""
+    line = place(places_of(file.text), program.name.at).line
+    where = f"{part}, line {line}" if part else f"line {line}"
+    launcher = next((options for _, options in program.launchers), None)
+    return Launch(where, "", file, resources, launcher, {}, program=named(program))
 
 
 def _below(launch: Launch, file: Document, part: str) -> Launch:
@@ -233,12 +260,12 @@ def _listed(word: object) -> list[str]:
     return [part for part in getattr(word, "text", "").split(",") if part.strip()]
 
 
-def _visible(resources: Resources, variables: Mapping[str, object]) -> None:
+def _visible(resources: Resources, variables: Mapping[str, object], *, counts: bool) -> None:
     """`CUDA_VISIBLE_DEVICES=0,1` is a count of GPUs where nothing else says one; `NPROC_PER_NODE` is how ms-swift,
-    LLaMA-Factory and torchrun's wrappers are told how many processes to start.
+    LLaMA-Factory and torchrun's wrappers are told how many processes to start (`counts`).
     """
     processes = getattr(variables.get("NPROC_PER_NODE"), "text", "")
-    if processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
+    if counts and processes.isdigit() and 0 < int(processes) <= MAX_PROCESSES:
         nodes = getattr(variables.get("NNODES"), "text", "")
         count = int(nodes) if nodes.isdigit() and 0 < int(nodes) <= MAX_PROCESSES else 1
         resources.processes = int(processes) * count

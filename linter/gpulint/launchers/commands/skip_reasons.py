@@ -60,6 +60,13 @@ def reason(programs: Iterable[Unwrapped]) -> str:
     return "only joins processes of another pod" if joins else NOTHING
 
 
+def starts_ranks(program: Unwrapped) -> bool:
+    """Whether several processes of a script are started, whatever it is: rules about launchers hold for it too."""
+    if program.head in _TOOLS or program.head in _LOOKS or not _NAMED.match(program.name.text):
+        return False
+    return bool(program.launchers) or (program.head.endswith(".py") and _parallel(program))
+
+
 def _parallel(program: Unwrapped) -> bool:
     """Whether it is started once for each process; what such a command prints or looks up is no job."""
     return any(name in _PARALLEL for name, _ in program.options) and program.head not in _LOOKS

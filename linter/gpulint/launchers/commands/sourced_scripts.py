@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_SCRIPTS = 20
 """Scripts that are followed from one launcher file."""
 
-SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".job", ".sl", ".slrm")
 SOURCES = frozenset({"source", "."})
 
 
@@ -78,12 +78,11 @@ def follow(
     document = trail.open(script.path.text, file, project) if script is not None else None
     if document is None or script is None:
         return None
-    known = {name: word.text for name, word in command.variables.items() if word.known}
-    if program.head not in SOURCES:
-        known = {name: text for name, text in known.items() if name in command.exported}
+    seen = command.variables if program.head in SOURCES else command.environment
+    known = {name: word.text for name, word in seen.items() if word.known}
     variables: dict[str, str | Word] = dict(known)
-    submitted = any(name == "sbatch" for name, _ in program.options)
-    if submitted:
+    over = next((slurm.given(options) for name, options in program.options if name == "sbatch"), None)
+    if over is not None:
         resources = Resources()
     arguments = [_elsewhere(word) for word in script.arguments]
     variables |= {str(number): word for number, word in enumerate(arguments[:9], 1)}
@@ -91,7 +90,7 @@ def follow(
 
     def started(text: Document) -> Started:
         asked = resources.copy()
-        set_ = slurm.read(text, asked) if submitted else {}
+        set_ = slurm.read(text, asked, over) if over is not None else {}
         return start(text, asked, {**variables, **set_}, arguments, own)
 
     found = started(document)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,6 +33,8 @@ class Wrapper(NamedTuple):
     processes: bool = False
     image: bool = False
     pairs: frozenset[str] = frozenset()
+    attached: bool = False
+    text: str = ""
 
 
 class Unwrapped(NamedTuple):
@@ -78,7 +81,14 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
         if not module and name in _SHELLS:
             script = next((here for here, word in enumerate(words) if here and not word.text.startswith("-")), None)
             if script is None or any(_is_command(word.text) for word in words[1:script]):
-                return _shell(command, words, file, depth)
+                inside = _shell(command, words, file, depth)
+                return [
+                    (each, found._replace(
+                        launchers=(*launchers, *found.launchers), options=(*options, *found.options),
+                        image=found.image or image,
+                    ))
+                    for each, found in inside
+                ]  # fmt: skip
             name, rest = os.path.basename(words[script].text), words[script + 1 :]
             started = Unwrapped(name, False, words[script], rest, tuple(launchers), tuple(options), image, script=True)
             return [(command, started)]
@@ -86,20 +96,44 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
             words, module = _python(words)
             continue
         wrapper, size = _find(words, module=module)
+        if wrapper is None and (behind := _submitted(words)) is not None:
+            words, module = behind, False
+            continue
         if wrapper is None:
             program = Unwrapped(name, module, words[0], words[1:], tuple(launchers), tuple(options), image)
             return [(command, program)]
         own, skipped, words, module = _options(words[size:], wrapper)
         if wrapper.image and skipped:
             image = skipped[0].text
-            command = command._replace(variables={**command.variables, **_container_variables(own)})
+            set_ = _container_variables(own)
+            seen = None if command.exported is None else command.exported.union(set_)
+            command = command._replace(variables={**command.variables, **set_}, exported=seen)
             if not words or words[0].text.startswith("-"):
                 first = skipped[0].at[:1]
                 words = (*(Word(text, first * len(text)) for text in entrypoint(image)), *words)
         manner = Manner(switches=wrapper.switches.__contains__)
         document = read_flags(own, file, manner).document
         (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
+        if wrapper.text and (held := _held(own, wrapper.text)) is not None and depth < MAX_NESTING:
+            return [
+                (inner, program._replace(options=(*options, *program.options)))
+                for each in commands(Script(held.text, held.at), _known(command))
+                for inner, program in _unwrap(each, file, depth + 1)
+            ]
     return []
+
+
+def _known(command: Command) -> dict[str, Word]:
+    return {name: value for name, value in command.environment.items() if value.known}
+
+
+def _held(options: list[Word], name: str) -> Word | None:
+    """The command that an option holds as one string: `sbatch --wrap "vllm serve ..."`."""
+    for number, word in enumerate(options):
+        flag, equals, _ = word.text.partition("=")
+        if flag == f"--{name}":
+            return _tail(word, len(flag) + 1) if equals else next(iter(options[number + 1 :]), None)
+    return None
 
 
 def manner_of(head: str) -> Manner:
@@ -113,6 +147,18 @@ def manner_of(head: str) -> Manner:
 
 def _is_python(name: str) -> bool:
     return (name.startswith("python") and name[6:].replace(".", "").isdigit()) or name in ("python", "pypy")
+
+
+def _submitted(words: tuple[Word, ...]) -> tuple[Word, ...] | None:
+    """The launcher behind `--` in the arguments of a program that submits it: `submit.py --gpus 8 -- torchrun ...`."""
+    here = next((number for number, word in enumerate(words) if word.text == "--"), None)
+    behind = words[here + 1 :] if here is not None else ()
+    while behind and "=" in behind[0].text and not behind[0].text.startswith("-"):
+        behind = behind[1:]
+    if not behind:
+        return None
+    wrapper, _ = _find(behind, module=False)
+    return behind if wrapper is not None and wrapper.processes else None
 
 
 def _python(words: tuple[Word, ...]) -> tuple[tuple[Word, ...], bool]:
@@ -137,8 +183,7 @@ def _shell(command: Command, words: tuple[Word, ...], file: Document, depth: int
             if number + 1 >= len(words) or depth >= MAX_NESTING:
                 return []
             text = words[number + 1]
-            known = {name: value for name, value in command.variables.items() if value.known}
-            inner = commands(Script(text.text, text.at), known)
+            inner = commands(Script(text.text, text.at), _known(command))
             return [found for each in inner for found in _unwrap(each, file, depth + 1)]
         if not word.text.startswith("-"):
             return []
@@ -173,6 +218,10 @@ def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tup
             break
         if not text.startswith("-") or text == "-":
             break
+        if wrapper.attached and _ATTACHED.fullmatch(text):
+            own += [words[here]._replace(text=text[:2], at=words[here].at[:2]), _tail(words[here], 2)]
+            here += 1
+            continue
         flag = text.lstrip("-").partition("=")[0].replace("-", "_")
         module = module or flag in wrapper.module
         own.append(words[here])
@@ -183,6 +232,14 @@ def _options(words: tuple[Word, ...], wrapper: Wrapper) -> tuple[list[Word], tup
             if flag in wrapper.pairs and here < len(words):
                 here += 1
     return own, words[here : here + wrapper.skip], words[here + wrapper.skip :], module
+
+
+_ATTACHED = re.compile(r"-[A-Za-z][^-=A-Za-z].*|-[A-Za-z]\$.*")
+"""A short option with its value: `-N2`, `-n$TASKS`."""
+
+
+def _tail(word: Word, size: int) -> Word:
+    return word._replace(text=word.text[size:], at=word.at[size:])
 
 
 def _container_variables(options: list[Word]) -> dict[str, Word]:
@@ -212,6 +269,8 @@ def _wrappers() -> tuple[Wrapper, ...]:
             row.get("processes", False),
             row.get("image", False),
             frozenset(row.get("pairs", ())),
+            row.get("attached", False),
+            row.get("text", ""),
         )
         for row in rows
     )

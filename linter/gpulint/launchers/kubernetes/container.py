@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...formats.core.format import Problem
 from ...job.origin import Origin
 from ...repository.images import versions
 from ..commands.images import entrypoint, upstream, why_alone
@@ -50,6 +51,8 @@ def jobs_of_container(
         words += [Word(text, ()) for text in entrypoint(container.image)]
     words += [written(file, node, container.environment) for node in container.arguments]
     words = [item for item in words if item.text or item.at]
+    if container.command and (problem := one_string(file, container.command[0], words)) is not None:
+        return Started([], [problem], "its command is one string")
     if not words or why_alone(container.image):
         return Started([], [], why_alone(container.image) or "its command is in the image")
     asks = resources.gpus_per_node is not None or words[0].text == "serve"
@@ -60,6 +63,15 @@ def jobs_of_container(
     command = Command(tuple(placed), container.environment)
     started = jobs_of_commands([command], file, project, resources, part, versions(container.image))
     return foreign(started, container.image)
+
+
+def one_string(file: Document, node: Node, words: Sequence[Word]) -> Problem | None:
+    """The problem of a command whose first item holds a whole command, with options, and is run without a shell."""
+    text = words[0].text if words else ""
+    program, *rest = text.split()[:40] or [""]
+    if not rest or "\n" in text or not any(word.startswith("-") for word in rest) or "/" in rest[0]:
+        return None
+    return Problem("one-string", "command", node.span, {"value": program}, file.path)
 
 
 def foreign(started: Started, image: str) -> Started:

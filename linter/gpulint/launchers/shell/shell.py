@@ -39,8 +39,8 @@ _BLANK = " \t\r"
 class Command(NamedTuple):
     """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
 
-    `exported` names the variables that a program which the command starts would see. `background` is `&` behind it;
-    commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input, and
+    `exported` names the variables that a program which the command starts would see, None is all.
+    `background` is `&` behind it; commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input, and
     `appends` says that `output` keeps what it held.
     """
 
@@ -48,11 +48,18 @@ class Command(NamedTuple):
     variables: Mapping[str, Word]
     input: Word | None = None
     output: str = ""
-    exported: frozenset[str] = frozenset()
+    exported: frozenset[str] | None = None
     background: bool = False
     stretch: object | None = None
     reads: str = ""
     appends: bool = False
+
+    @property
+    def environment(self) -> Mapping[str, Word]:
+        """The variables that a program which the command starts would see."""
+        if self.exported is None:
+            return self.variables
+        return {name: word for name, word in self.variables.items() if name in self.exported}
 
 
 def commands(
@@ -83,6 +90,7 @@ class _Reader(Words):
         super().__init__(script, variables)
         self.source = source
         self.exported = set(variables)
+        self.exports = False
         self.branches = Branches()
         self.doubts = Doubts(self.text)
         self.stretches = Stretches()
@@ -109,6 +117,7 @@ class _Reader(Words):
             self.separator()
             if not words:
                 self.variables.update(own)
+                self.exported.update(own if self.exports else ())
                 self.doubts.set(own)
                 continue
             if self.option(words, closing):
@@ -132,6 +141,9 @@ class _Reader(Words):
             if words[0].text == "read" and has_input and self.input is not None:
                 self.variables[words[-1].text] = self.input
                 self.doubts.set([words[-1].text])
+            elif words[0].text == "set":
+                told = [word.text for word in words[1:]]
+                self.exports = (self.exports or "-a" in told or told == ["-o", "allexport"]) and told[:1] != ["+a"]
             elif words[0].text == "export" or [word.text for word in words[:2]] == ["declare", "-x"]:
                 self.exported.update(word.text for word in words[1:])
 
@@ -188,7 +200,7 @@ class _Reader(Words):
         if script is None:
             return False
         inner = _Reader(script, self.variables, self.source)
-        inner.arrays, inner.exported, inner.bodies = self.arrays, self.exported, []
+        inner.arrays, inner.exported, inner.bodies, inner.exports = self.arrays, self.exported, [], self.exports
         for _ in inner.commands():
             pass
         return True

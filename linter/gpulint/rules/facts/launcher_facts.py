@@ -28,6 +28,7 @@ def _placement_fact(by: Limit, meaning: str) -> None:
 
 
 _placement_fact("stated", "Why the GPUs of the job are too few for one replica of its model; null if they are not.")
+_placement_fact("started", "Why the GPUs that gpulint is told of are too few for the processes of a node; null if not.")
 _placement_fact("asked", "Why the GPUs that the launcher requests are too few for the ranks; null if they are not.")
 _placement_fact("visible", "Why the GPUs in CUDA_VISIBLE_DEVICES are too few for the ranks; null if they are not.")
 

@@ -137,7 +137,7 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
 def _started_alike(before: Reading, after: Reading) -> Reading:
     """A reading with what the launcher says besides the config, which an edit of the config leaves as it was."""
     after.launch = before.launch
-    for name in ("asked_gpus", "granted_gpus", "visible_gpus", "host_memory", "shared_memory"):
+    for name in ("asked_gpus", "granted_gpus", "visible_gpus", "started_ranks", "host_memory", "shared_memory"):
         path = f"hardware.{name}"
         if getattr(before.job.hardware, name) is not None:
             setattr(after.job.hardware, name, getattr(before.job.hardware, name))

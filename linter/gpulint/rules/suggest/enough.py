@@ -138,7 +138,7 @@ def _ways(facts: Facts) -> Iterator[tuple[int, dict[str, Any], str]]:
 
 
 def _on(job: Job, gpu: Gpu, count: int) -> Job:
-    hardware = replace(job.hardware, gpu=gpu.name, gpus=count, granted_gpus=None, visible_gpus=None)
+    hardware = replace(job.hardware, gpu=gpu.name, gpus=count, granted_gpus=None, visible_gpus=None, started_ranks=None)
     return job.with_changes({"hardware": hardware, "parallelism.data": None})
 
 

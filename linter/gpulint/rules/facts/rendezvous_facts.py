@@ -1,0 +1,97 @@
+"""Facts about who starts the ranks of a job, and how the nodes find each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expression import UNKNOWN
+from .facts import Facts, fact, filled_at_launch
+
+_NESTED = ("deepspeed_hostfile", "deepspeed_multinode_launcher")
+"""Options of `accelerate launch` that its config file holds in the DeepSpeed section."""
+
+
+def accelerate_setting(facts: Facts, key: str) -> Any:
+    """An option of `accelerate launch`, or the setting of its config file; None where neither states it."""
+    if facts.has(f"launch.accelerate.{key}"):
+        return facts.get(f"launch.accelerate.{key}")
+    if facts.reading.format != "accelerate":
+        return None
+    return facts.get(f"config.deepspeed_config.{key}" if key in _NESTED else f"config.{key}")
+
+
+def _accelerate_fact(key: str, type_: str, meaning: str) -> None:
+    def derive(facts: Facts) -> Any:
+        value = accelerate_setting(facts, key)
+        return UNKNOWN if filled_at_launch(value) else value
+
+    derive.__doc__ = meaning
+    fact(f"accelerate.{key}", type=type_)(derive)
+
+
+_accelerate_fact(
+    "gpu_ids", "text", "The GPUs that `accelerate launch` makes visible, option or config file; null if unset."
+)
+_accelerate_fact(
+    "num_machines", "whole number", "Machines of `accelerate launch`, option or config file; null if unset."
+)
+_accelerate_fact("deepspeed_hostfile", "text", "The hostfile of accelerate's DeepSpeed launcher; null if unset.")
+_accelerate_fact("deepspeed_multinode_launcher", "text", "DeepSpeed's launcher over several machines; null is `pdsh`.")
+
+
+@fact("accelerate.distributed_type")
+def _distributed_type(facts: Facts) -> Any:
+    """How `accelerate launch` distributes the job: `MULTI_GPU`, `DEEPSPEED`, `FSDP` ...; null if unset."""
+    for option, name in (("use_deepspeed", "DEEPSPEED"), ("use_fsdp", "FSDP"), ("multi_gpu", "MULTI_GPU")):
+        if facts.get(f"launch.accelerate.{option}") is True:
+            return name
+    value = accelerate_setting(facts, "distributed_type")
+    return value.upper() if isinstance(value, str) else value
+
+
+@fact("node_rank", type="whole number")
+def _node_rank(facts: Facts) -> Any:
+    """The rank of the node, where it is written as a number and the launcher uses it; rendezvous backends other than
+    `static` give ranks themselves.
+    """
+    for launcher, key in (("torchrun", "node_rank"), ("accelerate", "machine_rank")):
+        if facts.has(f"launch.{launcher}.{key}"):
+            static = facts.get(f"launch.{launcher}.rdzv_backend") in (None, UNKNOWN, "static", "")
+            return _whole(facts.get(f"launch.{launcher}.{key}")) if static else UNKNOWN
+    if facts.has("launch.wrappers") and {"torchrun", "accelerate", "deepspeed"} & set(facts.get("launch.wrappers")):
+        return UNKNOWN
+    own = facts.reading.format in ("llamafactory", "ms_swift", "megatron_swift")
+    return _whole(facts.get("launch.environment.NODE_RANK")) if own else UNKNOWN
+
+
+def _whole(value: Any) -> Any:
+    text = str(value)
+    return int(text) if text.isdigit() and not isinstance(value, bool) else UNKNOWN
+
+
+_LIGHTNING = {
+    "litgpt": ("devices", "num_nodes"),
+}
+"""Format of a tool that stands on Lightning -> its keys for the processes of a node and for the nodes."""
+
+
+@fact("lightning.devices", type="whole number")
+def _devices(facts: Facts) -> Any:
+    """Processes of a node that a tool on Lightning is told of (`devices`)."""
+    keys = _LIGHTNING.get(facts.reading.format)
+    return UNKNOWN if keys is None else _whole(facts.get(f"config.{keys[0]}"))
+
+
+@fact("lightning.nodes", type="whole number")
+def _nodes(facts: Facts) -> Any:
+    """Nodes that a tool on Lightning is told of (`num_nodes`)."""
+    keys = _LIGHTNING.get(facts.reading.format)
+    return UNKNOWN if keys is None else _whole(facts.get(f"config.{keys[1]}"))
+
+
+@fact("gpus.of_one_process", type="whole number")
+def _of_one_process(facts: Facts) -> Any:
+    """GPUs that the only process of a training run sees, where the command starts one; unknown where nobody says how
+    many they are.
+    """
+    return facts.get("launch.gpus_of_one_process")
