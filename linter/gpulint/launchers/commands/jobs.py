@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.registry import find
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..shell.script import Script
     from ..shell.shell import Command, Word
+    from .programs import Begun
+    from .tasks import Tasks
     from .wrappers import Unwrapped
 
 MAX_PROCESSES = 10_000
@@ -78,117 +80,158 @@ def jobs_of_commands(
     trail: Trail | None = None,
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
-    known = dict(versions or {})
-    trail = trail or Trail()
-    reasons: list[str] = []
-    scripts: dict[str, Document] = {}
-
-    def start(
-        script: Document, own: Resources, set_: Mapping[str, str | Word], arguments: list[Word], way: Trail
-    ) -> Started:
-        return jobs_of(whole(script), script, project, own, set_, "", known, arguments, way)
-
-    places = places_of(file.text)
-    launches: list[Launch] = []
-    problems: list[Problem] = []
-    bare: list[Launch] = []
-    unknown: list[Unwrapped] = []
-    away = False
-    over: list[object] = []
+    gathered = _Gathered(file, resources, part, dict(versions or {}), trail or Trail())
     listed = list(listed)
     for command, behind in zip(listed, [*listed[1:], None], strict=True):
         project = with_written(command, file, project)
         command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
-            program = with_launcher(unwrapped, file)
-            known.update(_pinned(program))
-            known.update(versions_of(program.image))
-            away = away or _leaves(program, file, project)
-            started = follow(program, inner, file, project, resources, trail, start)
-            if started is not None:
-                launches += [_below(launch, file, part) for launch in started.launches[: MAX_JOBS - len(launches)]]
-                problems += started.problems
-                scripts |= started.files
-                bare += [_below(launch, file, part) for launch in started.bare]
-                reasons.append(started.reason)
-                continue
-            begun = begin(program, file, project, inner.environment) if not elsewhere(program.image) else None
-            own = Resources() if any(name == "sbatch" for name, _ in program.options) else resources.copy()
-            ask(own, program)
-            tell(own, program, inner.environment, file)
-            tasks = tell_tasks(own, program)
-            if begun is not None or starts_ranks(program):
-                problems += [
-                    *joined(inner, file), *cut(command, behind, file), *unexported(inner, file, own),
-                    *early(command, program, own, file),
-                ]  # fmt: skip
-            if begun is None or len(launches) >= MAX_JOBS:
-                unknown.append(program)
-                if starts_ranks(program) and len(bare) < MAX_JOBS:
-                    _processes(own, program, file, project)
-                    ranks_of(own, tasks if not program.launchers else None)
-                    bare.append(_bare(program, own, file, part))
-                continue
-            own.told["program"] = (named(program), Origin("derived", "the command line"))
-            if command.stretch is not None:
-                own.beside = (
-                    command.stretch if command.words[0].text != "srun" and command.stretch not in over else None
-                )
-                over += [] if command.background else [command.stretch]
-            _processes(own, program, file, project)
-            if not program.launchers and not find(begun.format).serves:
-                ranks_of(own, tasks)
-            if own.processes is None and not _spans_nodes(begun.config):
-                _visible(own, inner.environment, counts=starts_its_ranks(program))
-            if program.name.text.endswith("llamafactory-cli") and not program.launchers:
-                torchrun(own, inner.environment, file)
-            line = place(places, program.name.at).line
-            launcher = next((options for _, options in program.launchers), None)
-            files = begun.files | ({"launcher": file} if begun.config.path != file.path else {})
-            missing = begun.file is None and any(item.kind == "unresolved-reference" for item in begun.problems)
-            if missing and not _says_enough(begun.config):
-                if away:
-                    unknown.append(program)
-                else:
-                    problems += begun.problems
-                continue
-            where = f"{part}, line {line}" if part else f"line {line}"
-            launches.append(
-                Launch(
-                    where,
-                    begun.format,
-                    begun.config,
-                    own,
-                    launcher,
-                    files,
-                    () if missing and away else begun.problems,
-                    dict(known),
-                    decided=allocator(inner.environment, file)
-                    | sampler(begun.format, inner.environment, file)
-                    | spread(begun.format, own, inner.environment, launches=starts_its_ranks(program)),
-                    file=begun.file,
-                    program=named(program),
-                    own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
-                    alone=_alone(program, inner.environment),
-                    unread=begun.unread,
-                    declared=begun.declared,
-                    loads=begun.loads,
-                    ignores=begun.ignores,
-                )
+            gathered.take(_One(command, behind, inner, with_launcher(unwrapped, file)), project)
+    return gathered.started()
+
+
+class _One(NamedTuple):
+    """A program that a command ends up running: the command, the one `behind` it, and its own words."""
+
+    command: Command
+    behind: Command | None
+    inner: Command
+    program: Unwrapped
+
+
+class _Gathered:
+    """What the commands of a script have been found to start so far."""
+
+    def __init__(self, file: Document, resources: Resources, part: str, known: dict[str, str], trail: Trail) -> None:
+        self.file, self.resources, self.part, self.known, self.trail = file, resources, part, known, trail
+        self.launches: list[Launch] = []
+        self.bare: list[Launch] = []
+        self.problems: list[Problem] = []
+        self.scripts: dict[str, Document] = {}
+        self._reasons: list[str] = []
+        self._unknown: list[Unwrapped] = []
+        self._away = False
+        self._over: list[object] = []
+
+    def started(self) -> Started:
+        """All of it."""
+        reasons = [*self._reasons, why(self._unknown)]
+        reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
+        for launch in self.launches:
+            launch.resources.told["commands"] = (len(self.launches), Origin("derived", "jobs of one script"))
+        said = "" if self.launches else reason
+        return Started(self.launches, self.problems, said, self.scripts, self.bare[:MAX_JOBS])
+
+    def take(self, one: _One, project: Project) -> None:
+        """What one program starts: the jobs of a script that it follows, a job of its own, or nothing known."""
+        program = one.program
+        self.known.update(_pinned(program))
+        self.known.update(versions_of(program.image))
+        self._away = self._away or _leaves(program, self.file, project)
+
+        def start(
+            script: Document, own: Resources, set_: Mapping[str, str | Word], arguments: list[Word], way: Trail
+        ) -> Started:
+            return jobs_of(whole(script), script, project, own, set_, "", self.known, arguments, way)
+
+        followed = follow(program, one.inner, self.file, project, self.resources, self.trail, start)
+        if followed is not None:
+            self._follow(followed)
+            return
+        begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
+        asked = any(name == "sbatch" for name, _ in program.options)
+        own = Resources() if asked else self.resources.copy()
+        ask(own, program)
+        tell(own, program, one.inner.environment, self.file)
+        tasks = tell_tasks(own, program)
+        if begun is not None or starts_ranks(program):
+            self._read_text(one, own)
+        if begun is None or len(self.launches) >= MAX_JOBS:
+            self._leave(program, own, tasks, project)
+        else:
+            self._launch(one, begun, own, tasks, project)
+
+    def _follow(self, followed: Started) -> None:
+        room = MAX_JOBS - len(self.launches)
+        self.launches += [_below(launch, self.file, self.part) for launch in followed.launches[:room]]
+        self.problems += followed.problems
+        self.scripts |= followed.files
+        self.bare += [_below(launch, self.file, self.part) for launch in followed.bare]
+        self._reasons.append(followed.reason)
+
+    def _read_text(self, one: _One, own: Resources) -> None:
+        self.problems += joined(one.inner, self.file)
+        self.problems += cut(one.command, one.behind, self.file)
+        self.problems += unexported(one.inner, self.file, own)
+        self.problems += early(one.command, one.program, own, self.file)
+
+    def _leave(self, program: Unwrapped, own: Resources, tasks: Tasks | None, project: Project) -> None:
+        self._unknown.append(program)
+        if starts_ranks(program) and len(self.bare) < MAX_JOBS:
+            _processes(own, program, self.file, project)
+            ranks_of(own, tasks if not program.launchers else None)
+            self.bare.append(_bare(program, own, self.file, self.part))
+
+    def _launch(self, one: _One, begun: Begun, own: Resources, tasks: Tasks | None, project: Project) -> None:
+        program, variables, file = one.program, one.inner.environment, self.file
+        self._count(one, begun, own, tasks, project)
+        missing = begun.file is None and any(item.kind == "unresolved-reference" for item in begun.problems)
+        if missing and not _says_enough(begun.config):
+            if self._away:
+                self._unknown.append(program)
+            else:
+                self.problems += begun.problems
+            return
+        self.launches.append(
+            Launch(
+                _where(program, file, self.part),
+                begun.format,
+                begun.config,
+                own,
+                next((options for _, options in program.launchers), None),
+                begun.files | ({"launcher": file} if begun.config.path != file.path else {}),
+                () if missing and self._away else begun.problems,
+                dict(self.known),
+                decided=allocator(variables, file)
+                | sampler(begun.format, variables, file)
+                | spread(begun.format, own, variables, launches=starts_its_ranks(program)),
+                file=begun.file,
+                program=named(program),
+                own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
+                alone=_alone(program, variables),
+                unread=begun.unread,
+                declared=begun.declared,
+                loads=begun.loads,
+                ignores=begun.ignores,
             )
-    reasons.append(why(unknown))
-    reason = next((text for text in reasons if text and text != NOTHING), NOTHING)
-    for launch in launches:
-        launch.resources.told["commands"] = (len(launches), Origin("derived", "jobs of one script"))
-    return Started(launches, problems, "" if launches else reason, scripts, bare[:MAX_JOBS])
+        )
+
+    def _count(self, one: _One, begun: Begun, own: Resources, tasks: Tasks | None, project: Project) -> None:
+        """How many processes run, on which GPUs, and what else runs beside them."""
+        command, program, variables = one.command, one.program, one.inner.environment
+        own.told["program"] = (named(program), Origin("derived", "the command line"))
+        if command.stretch is not None:
+            alone = command.words[0].text == "srun" or command.stretch in self._over
+            own.beside = None if alone else command.stretch
+            self._over += [] if command.background else [command.stretch]
+        _processes(own, program, self.file, project)
+        if not program.launchers and not find(begun.format).serves:
+            ranks_of(own, tasks)
+        if own.processes is None and not _spans_nodes(begun.config):
+            _visible(own, variables, counts=starts_its_ranks(program))
+        if program.name.text.endswith("llamafactory-cli") and not program.launchers:
+            torchrun(own, variables, self.file)
+
+
+def _where(program: Unwrapped, file: Document, part: str) -> str:
+    line = place(places_of(file.text), program.name.at).line
+    return f"{part}, line {line}" if part else f"line {line}"
 
 
 def _bare(program: Unwrapped, resources: Resources, file: Document, part: str) -> Launch:
     """A start of which only the launcher is known: what it starts is a script of no known kind."""
-    line = place(places_of(file.text), program.name.at).line
-    where = f"{part}, line {line}" if part else f"line {line}"
     launcher = next((options for _, options in program.launchers), None)
-    return Launch(where, "", file, resources, launcher, {}, program=named(program))
+    return Launch(_where(program, file, part), "", file, resources, launcher, {}, program=named(program))
 
 
 def _below(launch: Launch, file: Document, part: str) -> Launch:

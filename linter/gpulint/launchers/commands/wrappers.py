@@ -79,19 +79,8 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
         if module:
             name = words[0].text
         if not module and name in _SHELLS:
-            script = next((here for here, word in enumerate(words) if here and not word.text.startswith("-")), None)
-            if script is None or any(_is_command(word.text) for word in words[1:script]):
-                inside = _shell(command, words, file, depth)
-                return [
-                    (each, found._replace(
-                        launchers=(*launchers, *found.launchers), options=(*options, *found.options),
-                        image=found.image or image,
-                    ))
-                    for each, found in inside
-                ]  # fmt: skip
-            name, rest = os.path.basename(words[script].text), words[script + 1 :]
-            started = Unwrapped(name, False, words[script], rest, tuple(launchers), tuple(options), image, script=True)
-            return [(command, started)]
+            around = Unwrapped(name, False, words[0], (), tuple(launchers), tuple(options), image)
+            return _of_shell(command, words, around, file, depth)
         if not module and _is_python(name):
             words, module = _python(words)
             continue
@@ -121,6 +110,23 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
                 for inner, program in _unwrap(each, file, depth + 1)
             ]
     return []
+
+
+def _of_shell(
+    command: Command, words: tuple[Word, ...], around: Unwrapped, file: Document, depth: int
+) -> list[tuple[Command, Unwrapped]]:
+    """What a shell runs, with what stands `around` it: the commands of `-c`, or the script that it is given."""
+    script = next((here for here, word in enumerate(words) if here and not word.text.startswith("-")), None)
+    if script is None or any(_is_command(word.text) for word in words[1:script]):
+        return [
+            (each, found._replace(
+                launchers=(*around.launchers, *found.launchers), options=(*around.options, *found.options),
+                image=found.image or around.image,
+            ))
+            for each, found in _shell(command, words, file, depth)
+        ]  # fmt: skip
+    head, rest = os.path.basename(words[script].text), words[script + 1 :]
+    return [(command, around._replace(head=head, name=words[script], words=rest, script=True))]
 
 
 def _known(command: Command) -> dict[str, Word]:

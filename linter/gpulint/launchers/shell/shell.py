@@ -39,9 +39,9 @@ _BLANK = " \t\r"
 class Command(NamedTuple):
     """A simple command: its words, the variables set so far and before it, and what is written to it or by it.
 
-    `exported` names the variables that a program which the command starts would see, None is all.
-    `background` is `&` behind it; commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input, and
-    `appends` says that `output` keeps what it held.
+    `exported` names the variables that a program which the command starts would see, None is all. `background` is `&`
+    behind it; commands of one `stretch` run in one go (`Stretches`); `reads` is the file that is its standard input,
+    and `appends` says that `output` keeps what it held.
     """
 
     words: tuple[Word, ...]
