@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...job.origin import Origin
@@ -16,7 +17,8 @@ _SUBMITS = ("salloc", "sbatch", "srun")
 """Commands of Slurm that take options for hardware, the outermost first: what is stated later wins."""
 
 
-class Tasks(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Tasks:
     """How often a command runs at the same time; None where nobody knows.
 
     count      over all nodes
@@ -44,9 +46,8 @@ def ask(resources: Resources, program: Unwrapped) -> None:
 
 
 def tell_tasks(resources: Resources, program: Unwrapped) -> Tasks | None:
-    """Note `tasks.count`, `tasks.per_node` and `tasks.nodes` for rules, and `tasks.differ`
-    where the command has arguments that differ from task to task; None where nobody
-    knows how many tasks there are.
+    """Note `tasks.count`, `tasks.per_node` and `tasks.nodes` for rules, and `tasks.differ` where the command has
+    arguments that differ from task to task; None where nobody knows how many tasks there are.
 
     `srun` starts `--ntasks` tasks over the nodes, or `--ntasks-per-node` on each, else one a node (srun manual).
     """
@@ -67,11 +68,11 @@ def _of_srun(resources: Resources, program: Unwrapped) -> Tasks | None:
         return None
     nodes = as_integer(own["nodes"].text) if "nodes" in own else resources.nodes
     each, total = resources.told.get("slurm.ntasks_per_node"), resources.told.get("slurm.ntasks")
-    if total is not None and (
-        "nodes" not in own or "ntasks" in own
-    ):  # --ntasks-per-node is then only the most of a node
+    if total is not None and ("nodes" not in own or "ntasks" in own):
         count, origin = total
-        return Tasks(count, -(-count // nodes) if nodes else min(count, each[0]) if each else None, nodes, origin)
+        # --ntasks-per-node is then only the most of a node (srun manual)
+        most = min(count, each[0]) if each else None
+        return Tasks(count, -(-count // nodes) if nodes else most, nodes, origin)
     if each is not None and "ntasks" not in own:
         count, origin = each
         return Tasks(count * nodes if nodes else None, count, nodes, origin)
