@@ -60,6 +60,12 @@ def shortages(job: Job) -> Iterator[Shortage]:
         yield Shortage("visible", all_ranks, hardware.visible_gpus, why)
 
 
+def devices_listed(variable: object) -> int | None:
+    """How many GPUs a variable as CUDA_VISIBLE_DEVICES lists by number; None where it does not, or is not known."""
+    devices = [part.strip() for part in variable.split(",")] if isinstance(variable, str) else []
+    return len(devices) if devices and all(device.isdigit() for device in devices) else None
+
+
 def ranks(job: Job) -> int:
     """GPUs that the files start the job on: a server's degrees multiplied, the processes of a training run."""
     if job.kind == "inference":

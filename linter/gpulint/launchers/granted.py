@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..job.origin import Origin
+from ..job.placement import devices_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +75,4 @@ def _visible(launch: Launch, reading: Reading) -> int | None:
     told = launch.resources.told
     if (reading.job.hardware.nodes or 1) > 1 or any(name in told for name in _CHOOSES_DEVICES):
         return None
-    listed = told.get(VISIBLE, (None, None))[0]
-    devices = [part.strip() for part in listed.split(",")] if isinstance(listed, str) else []
-    return len(devices) if devices and all(device.isdigit() for device in devices) else None
+    return devices_listed(told.get(VISIBLE, (None, None))[0])

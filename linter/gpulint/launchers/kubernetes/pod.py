@@ -15,7 +15,7 @@ from ..quantities import quantity
 from ..values import count, listed, mappings, scalar, value_at
 from .container import Container, jobs_of_container, variables_of
 from .mounts import mounted
-from .pod_settings import shared_mounts, tell_pod
+from .pod_settings import GPU_RESOURCES, shared_mounts, tell_pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from ...source.node import Node
     from ..shell.shell import Word
 
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/gpu.shared")
+GPUS = (*GPU_RESOURCES, "nvidia.com/gpu.shared")
+"""Resources that count as a GPU each; a shared one is a GPU that pods take turns on (NVIDIA's device plugin)."""
+
 KIND_LABELS = (
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",
@@ -128,10 +130,12 @@ def read_node(spec: Node, file: Document, resources: Resources) -> None:
 
 def _asked(entry: Entry, file: Document, resources: Resources) -> None:
     name = str(entry.key.value)
-    if resources.gpus_per_node is None and (name in GPU_RESOURCES or name.startswith(_MIG)):
+    if resources.gpus_per_node is None and (name in GPUS or name.startswith(_MIG)):
         resources.read("gpus_per_node", entry, file.path, parse=count)
         if name.startswith(_MIG) and resources.gpu is None and resources.gpus_per_node:
             resources.state("gpu", name.rpartition("/")[2], file.path, name, entry.key.span)
+            stated = resources.origins["gpu"]
+            resources.origins["gpu"] = stated._replace(kind="assumed", note="the newest card that is cut so")
     elif name == "memory" and resources.host_memory is None:
         resources.read("host_memory", entry, file.path, parse=quantity)
 

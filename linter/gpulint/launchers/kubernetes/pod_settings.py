@@ -25,8 +25,10 @@ _OTHER_RESOURCES = (
     "nvidia.com/gpucores",
 )
 """Resources that stand one letter off a GPU's and are offered: time slicing, KubeVirt, HAMi."""
-SHARED = "/dev/shm"  # noqa: S108
+_ONE_LETTER_OFF = 0.9
+"""Likeness (difflib's ratio) of names of about 14 letters of which one is missing, doubled, or in another's place."""
 
+SHARED = "/dev/shm"  # noqa: S108
 
 _READ = {"container.ephemeral_storage": quantity, "container.gpu_limit": gpus_of, "container.gpu_request": gpus_of}
 
@@ -79,7 +81,7 @@ def _misspelt(asked: Node | None, file: Document, resources: Resources) -> None:
         name = str(entry.key.value)
         if name in GPU_RESOURCES or name in _OTHER_RESOURCES or "container.misspelt_gpu" in resources.told:
             continue
-        if near := get_close_matches(name.lower(), GPU_RESOURCES, 1, cutoff=0.9):
+        if near := get_close_matches(name.lower(), GPU_RESOURCES, 1, cutoff=_ONE_LETTER_OFF):
             resources.tell("container.misspelt_gpu", name, file.path, name, entry.key.span)
             resources.tell("container.meant_gpu", near[0], file.path, name, entry.key.span)
 

@@ -49,8 +49,8 @@ def render(one: Named, two: Named, found: Sequence[Difference], style: Style = P
     lines += _reasons(one, two)
     if not found:
         return "\n".join([*lines, "no setting that affects memory differs"])
-    told = [(item.path, word(item.before), word(item.after), _alone(item), item.origin) for item in found]
-    return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), told, style)])
+    changed = [(item.path, word(item.before), word(item.after), _alone(item), item.origin) for item in found]
+    return "\n".join([*lines, table(("SETTING", "BEFORE", "AFTER", "ALONE", "FROM"), changed, style)])
 
 
 def _reasons(one: Named, two: Named) -> list[str]:

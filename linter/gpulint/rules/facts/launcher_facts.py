@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...job.placement import Limit, shortages
+from ...job.placement import Limit, devices_listed, shortages
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -52,9 +52,8 @@ def _requested(facts: Facts) -> Any:
 @fact("gpus.visible", type="whole number")
 def _visible(facts: Facts) -> Any:
     """Number of devices in the launcher's `CUDA_VISIBLE_DEVICES`."""
-    listed = facts.get("launch.environment.CUDA_VISIBLE_DEVICES")
-    parts = [part.strip() for part in listed.split(",")] if isinstance(listed, str) else []
-    return len(parts) if parts and all(part.isdigit() for part in parts) else UNKNOWN
+    count = devices_listed(facts.get("launch.environment.CUDA_VISIBLE_DEVICES"))
+    return UNKNOWN if count is None else count
 
 
 @fact("gpus.refused_in_one_process", type="true or false")

@@ -18,7 +18,7 @@ from ...values import count, listed, mappings, scalar, value_at
 from ..command import Assembly
 from ..container import written
 from ..manifests import launches, recogniser
-from ..pod import GPU_RESOURCES, read_asked
+from ..pod import GPUS, read_asked
 from .leaderworkerset import jobs_of_template
 from .presets import table
 
@@ -140,7 +140,7 @@ def _resources(model: Object, config: Node | None, recommended: dict[str, Any], 
     flavour = next(iter(mappings(value_at(model.root, "spec.inferenceConfig.flavors"))), None)
     if flavour is not None:
         for entry in (flavour.get("limits") or flavour).entries():
-            if str(entry.key.value) in GPU_RESOURCES and resources.gpus_per_node is None:
+            if str(entry.key.value) in GPUS and resources.gpus_per_node is None:
                 resources.read("gpus_per_node", entry, path, parse=count)
         name = flavour.get("name")
         if name is not None and isinstance(name.value, str):
