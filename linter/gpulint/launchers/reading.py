@@ -271,9 +271,8 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     if len(together) > 1:
         tell_shares(together)
     if started.problems:
-        reading = Reading(
-            launcher.name, launcher.upstream, document, Job(), dict(started.files), list(started.problems)
-        )
+        kind, files = (launcher.name, launcher.upstream), dict(started.files)
+        reading = Reading(*kind, document, Job(), files, list(started.problems))
         project = project_of(document, settings, Hardware(None, None, None), 0)
         opened.append(Opened(reading, project, None, directives, of_launcher=True))
     bare = tuple(_open_bare(launch, document, launcher, settings, directives) for launch in started.bare)
@@ -292,10 +291,9 @@ def _open_bare(
     launch.resources.told["program"] = (launch.program, Origin("derived", "the command line"))
     files = {**launch.files, f"script {launch.config.path}": launch.config}
     reading = Reading(launcher.name, launcher.upstream, document, Job(), files)
-    given = Hardware(None, settings.gpus or directives.gpus, None)
-    started = Hardware(None, launch.resources.processes, launch.resources.nodes)
-    sources = [_Source(given, _from_command_line), _Source(started, _from_launch(launch))]
-    _say_where(reading.job, given.or_else(started), sources)
+    given = _Source(Hardware(None, settings.gpus or directives.gpus, None), _from_command_line)
+    started = _Source(Hardware(None, launch.resources.processes, launch.resources.nodes), _from_launch(launch))
+    _say_where(reading.job, given.hardware.or_else(started.hardware), [given, started])
     _apply(launch, reading)
     project = project_of(document, settings, Hardware(None, None, None), 0)
     return Opened(reading, project, None, directives, launch.part, of_launcher=True)
