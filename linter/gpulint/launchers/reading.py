@@ -141,8 +141,7 @@ def open_document(
     for source in given:
         stated = stated.or_else(source.hardware)
     configured = Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
-    if settings.fills_in:
-        configured = optional.hardware.or_else(configured)
+    configured = optional.hardware.or_else(configured) if settings.fills_in else configured
     line = directives.lines.get("gpu", 0) if stated.gpu == directives.gpu else 0
     project = project_of(document, settings, stated, line, launch)
     reading = form.read(document, project)
@@ -207,12 +206,13 @@ class _Source(NamedTuple):
 
 
 def _say_where(job: Job, hardware: Hardware, sources: list[_Source]) -> None:
-    """Set the hardware of a job with the origin of the first source that states each part."""
+    """Set the hardware of a job with the origin of the first source that states each part; a group has GPUs of them."""
     for name, value in hardware._asdict().items():
         source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
         if value is not None and source is not None and source.origin is not None:
-            setattr(job.hardware, name, value)
-            job.origins[f"hardware.{name}"] = source.origin(name, value)
+            field = "granted_gpus" if name == "gpus" and "hardware.granted_gpus" in job.origins else name
+            setattr(job.hardware, field, value)
+            job.origins[f"hardware.{field}"] = source.origin(name, value)
 
 
 def _from_command_line(name: str, value: object) -> Origin:
