@@ -1,0 +1,29 @@
+deepspeed --num_gpus 4 ../../src/train.py \
+    --deepspeed ../deepspeed/ds_z3_offload_config.json \
+    --stage sft \
+    --do_train \
+    --model_name_or_path ../../model/qwen/Qwen1.5-72B-Chat \
+    --dataset Kee_Instruction_NewEstabalish \
+    --dataset_dir ../../data \
+    --template qwen \
+    --flash_attn auto \
+    --lora_rank 8 \
+    --lora_alpha 16 \
+    --lora_target all \
+    --output_dir ../../saves/Qwen/lora/sft \
+    --overwrite_cache \
+    --overwrite_output_dir \
+    --cutoff_len 11000 \
+    --preprocessing_num_workers 16 \
+    --per_device_train_batch_size 1 \
+    --per_device_eval_batch_size 1 \
+    --gradient_accumulation_steps 2 \
+    --lr_scheduler_type cosine \
+    --logging_steps 5 \
+    --warmup_steps 20 \
+    --save_steps 1 \
+    --learning_rate 1e-5 \
+    --num_train_epochs 2.0 \
+    --val_size 0.1 \
+    --plot_loss \
+    --fp16
