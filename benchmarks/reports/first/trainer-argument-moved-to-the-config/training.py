@@ -22,7 +22,9 @@ def formatting_prompts_func(example):
 
 
 def train():
-    parser = transformers.HfArgumentParser((transformers.TrainingArguments, CustomArguments))
+    parser = transformers.HfArgumentParser(
+        (transformers.TrainingArguments, CustomArguments)
+    )
     training_args, custom_args = parser.parse_args_into_dataclasses()
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         custom_args.model_name,
@@ -30,7 +32,9 @@ def train():
         truncation_side="left",
     )
     tokenizer.pad_token = tokenizer.eos_token
-    dataset = datasets.load_dataset(custom_args.dataset)["train"].train_test_split(test_size=0.1)
+    dataset = datasets.load_dataset(custom_args.dataset)["train"].train_test_split(
+        test_size=0.1
+    )
     response_prompt = tokenizer.encode("### Response:\n", add_special_tokens=False)
     collator = DataCollatorForCompletionOnlyLM(
         tokenizer=tokenizer,

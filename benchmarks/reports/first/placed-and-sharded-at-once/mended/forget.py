@@ -22,9 +22,7 @@ def main(cfg):
     model_id = model_cfg["hf_key"]
     tokenizer = AutoTokenizer.from_pretrained(model_id)
     tokenizer.pad_token = tokenizer.eos_token
-    dataset = TextForgetDatasetQA(
-        cfg.data_path, tokenizer=tokenizer, model_family=cfg.model_family, max_length=500, split=cfg.split
-    )
+    dataset = TextForgetDatasetQA(cfg.data_path, tokenizer=tokenizer, model_family=cfg.model_family, max_length=500, split=cfg.split)
     steps_per_epoch = len(dataset) // (cfg.batch_size * cfg.gradient_accumulation_steps * num_devices)
 
     training_args = transformers.TrainingArguments(
