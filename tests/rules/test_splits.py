@@ -129,3 +129,27 @@ def test_blocks_of_experts_by_engine_and_release(engine, release, more, cut):
     facts = facts_of(f"{command}{more}\n", **release)
     assert facts.get("splits.block.share") == (192 if cut else UNKNOWN)
     assert facts.get("splits.block.of_experts") is cut
+
+
+GRPO = """\
+model_name_or_path: Qwen/Qwen2.5-0.5B
+dataset_name: trl-lib/DeepMath-103K
+output_dir: out
+num_generations: {generations}
+per_device_train_batch_size: 3
+gradient_accumulation_steps: 5
+learning_rate: 1.0e-6
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "rows"), [("0.14.0", UNKNOWN), ("0.15.0", 21), ("0.16.1", 21), ("0.17.0", 105), ("1.16.0", 105)]
+)
+def test_rows_that_trl_wants_to_be_whole_groups(release, rows):
+    from gpulint.formats.core.format import Project
+    from gpulint.formats.core.registry import recognise as format_of
+
+    document = parse(GRPO.format(generations=7), "config.yaml", "yaml")
+    project = Project(".", None, 7, None, lambda *_: None, versions={"trl": release})
+    facts = Facts(format_of(document).read(document, project), project, None)
+    assert facts.get("rl.grouped_rows") == rows

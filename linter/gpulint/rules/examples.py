@@ -123,7 +123,8 @@ def _launched(
     hardware = {name: example.get(name) for name in ("gpu", "gpus", "nodes")}
     settings = replace(settings, root=".").with_options(**hardware)
     with holding(files):
-        return Started(document, files, settings, open_jobs(Recognised(document, None, launcher), settings).opened)
+        jobs = open_jobs(Recognised(document, None, launcher), settings)
+        return Started(document, files, settings, [*jobs.opened, *jobs.bare])
 
 
 def _found(opened: Sequence[Opened], settings: Settings, selection: Selection) -> tuple[Finding, ...]:

@@ -12,6 +12,18 @@ ROW_BY_ROW = Behaviour(
     "trainer/utils.py `selective_log_softmax`",
     since="0.15",
 )
+CHECKS_GROUPS = Behaviour(
+    NAME,
+    "refuses a batch of GRPO that is not whole groups of completions",
+    "trainer/grpo_trainer.py `__init__`, not in 0.14.0",
+    since="0.15",
+)
+ACCUMULATES_GROUPS = Behaviour(
+    NAME,
+    "fills groups over the accumulated micro batches; before, each micro batch of all processes is whole groups",
+    "trainer/grpo_trainer.py `effective_batch_size`, `global_batch_size` in 0.16.1; `generation_batch_size` since 0.18",
+    since="0.17",
+)
 KERNEL = Behaviour(
     NAME,
     "has a Triton kernel read log-probabilities, and entropies with them, off the logits",

@@ -1,6 +1,7 @@
 """Shell text that does not do what it seems to: words and commands that a line's end joins or cuts.
 
-Each is a `Problem` of the file: `joined-words`, `cut-command`, `unexported-variable` and `expanded-too-early`.
+Each is a `Problem` of the file: `joined-words`, `cut-command`, `unexported-variable`, `misspelt-variable` and
+`expanded-too-early`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.format import Problem
+from ...formats.core.typos import nearest_word
 from ...source.places import places_of
 from ..shell.script import place
 
@@ -31,6 +33,15 @@ _READ_BY_PROGRAMS = re.compile(
     r"PYTORCH_(?:CUDA_)?ALLOC_CONF|NCCL_[A-Z_]+|VLLM_[A-Z_]+"
 )
 """Variables that launchers and engines look up in their environment, and that nobody needs otherwise."""
+
+_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "NVIDIA_VISIBLE_DEVICES",
+    "PYTORCH_CUDA_ALLOC_CONF", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_SHM_DISABLE",
+    "NPROC_PER_NODE", "FORCE_TORCHRUN", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE", "HF_ENDPOINT",
+    "HUGGING_FACE_HUB_TOKEN", "VLLM_ATTENTION_BACKEND", "VLLM_WORKER_MULTIPROC_METHOD", "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "TRANSFORMERS_OFFLINE", "CUDA_DEVICE_MAX_CONNECTIONS", "HIP_VISIBLE_DEVICES",
+)  # fmt: skip
+"""Variables that CUDA, NCCL, torch, launchers and engines read, whose names are long enough to tell a slip."""
 
 _TASK = re.compile(r"\$\{?(SLURM_(?:NODEID|PROCID|LOCALID))\b")
 
@@ -89,6 +100,19 @@ def unexported(command: Command, file: Document, resources: Resources) -> Iterat
             way = "it is set on a line of its own, without `export`"
         span = place(places_of(file.text), word.at)
         yield Problem("unexported-variable", name, span, {"reason": way}, file.path)
+
+
+def misspelt(command: Command, file: Document) -> Iterator[Problem]:
+    """Variables that nobody reads, whose name is but for a slip of letters one that CUDA, a launcher or an engine does.
+
+    A name that the file fills in somewhere is one of its own.
+    """
+    for name, word in command.variables.items():
+        meant = nearest_word(name, _VARIABLES) if name not in _VARIABLES and _written(word) else ""
+        start = file.text.rfind(name, 0, word.at[0]) if meant and word.text else -1
+        if start >= 0 and re.search(rf"\$\{{?{name}\b", file.text) is None:
+            span = place(places_of(file.text), tuple(range(start, start + len(name))))
+            yield Problem("misspelt-variable", name, span, {"suggestion": meant}, file.path)
 
 
 def _used(name: str, file: Document) -> bool:

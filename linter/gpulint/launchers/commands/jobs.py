@@ -16,7 +16,7 @@ from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
-from .cut_lines import cut, early, joined, unexported
+from .cut_lines import cut, early, joined, misspelt, unexported
 from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
@@ -144,6 +144,7 @@ class _Gathered:
         ask(own, program)
         tell(own, program, one.inner.environment, self.file)
         tasks = tell_tasks(own, program)
+        self.problems += [item for item in misspelt(one.inner, self.file) if item not in self.problems]
         if begun is not None or starts_ranks(program):
             self._read_text(one, own)
         if begun is None or len(self.launches) >= MAX_JOBS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...upstream import trl
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -78,6 +79,22 @@ def _mini_rows(facts: Facts) -> Any:
     if not isinstance(prompts, int) or not isinstance(replicas, int) or not facts.job.rl.generations:
         return UNKNOWN
     return prompts * facts.job.rl.generations // replicas
+
+
+@fact("rl.grouped_rows", type="whole number")
+def _grouped_rows(facts: Facts) -> Any:
+    """Completions of all GPUs that TRL wants to be whole groups; unknown in releases that do not check it."""
+    job, release = facts.job, facts.job.versions.get(trl.NAME)
+    if not trl.CHECKS_GROUPS.at(release) or not job.micro_batch_size:
+        return UNKNOWN
+    steps = job.gradient_accumulation_steps if trl.ACCUMULATES_GROUPS.at(release) else 1
+    return job.micro_batch_size * steps * job.world_size if steps else UNKNOWN
+
+
+@fact("rl.grouped_over_steps")
+def _over_steps(facts: Facts) -> Any:
+    """Whether the micro batches of gradient accumulation count among them."""
+    return trl.ACCUMULATES_GROUPS.at(facts.job.versions.get(trl.NAME))
 
 
 @fact("rl.group_key")

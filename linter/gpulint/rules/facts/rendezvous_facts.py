@@ -69,6 +69,22 @@ def _whole(value: Any) -> Any:
     return int(text) if text.isdigit() and not isinstance(value, bool) else UNKNOWN
 
 
+_PORTS = (
+    "launch.torchrun.master_port", "launch.accelerate.main_process_port", "launch.deepspeed.master_port",
+    "launch.environment.MASTER_PORT",
+)  # fmt: skip
+
+
+@fact("rendezvous.port", type="whole number")
+def _rendezvous_port(facts: Facts) -> Any:
+    """The port on which the ranks meet, where a launcher, its config file or the environment states it as a number."""
+    endpoint = facts.get("launch.torchrun.rdzv_endpoint")
+    own = accelerate_setting(facts, "main_process_port")
+    stated = [facts.get(path) for path in _PORTS if facts.has(path)]
+    values = [*stated, own, str(endpoint).rpartition(":")[2] if isinstance(endpoint, str) else None]
+    return next((port for value in values if isinstance(port := _whole(value), int)), UNKNOWN)
+
+
 _LIGHTNING = {
     "litgpt": ("devices", "num_nodes"),
 }

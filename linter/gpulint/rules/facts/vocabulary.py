@@ -25,6 +25,7 @@ PROBLEM_KINDS = {
     "joined-words": "two options of a command that a backslash without a space glues together",
     "cut-command": "options on a line that the command above does not continue to",
     "unexported-variable": "a variable that is set and does not reach the program",
+    "misspelt-variable": "a variable that nobody reads and whose name is nearly that of one which is read",
     "expanded-too-early": "a variable of a Slurm task that the batch script's shell fills in",
     "one-string": "a command of a container that is one string",
     "secret": "a text that looks like a key, a token or a password",
