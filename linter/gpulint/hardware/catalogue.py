@@ -70,10 +70,13 @@ def find(name: str) -> Gpu:
 
 
 def parse(text: str) -> tuple[Gpu, int | None]:
-    """The GPU that `text` means and how many (`H100:8`, `8xA100-80GB`); None when it does not say.
+    """The GPU that `text` means and how many (`H100:8`, `8xA100-80GB`, `p5.48xlarge`); None when it does not say.
 
     Raises UnknownGpu.
     """
+    machine = instance(text.strip().lower())
+    if machine is not None:
+        return machine.gpu, machine.gpus
     name = _read(text)
     if name.mig is not None and not name.family:
         return _slice(text, name.mig), name.number
@@ -130,6 +133,19 @@ def instance(name: str) -> Instance | None:
     """The cloud machine of that name, None when it is not in the table."""
     row = _load("instances.json")["instances"].get(name)
     return None if row is None else Instance(name, row[0], find(row[1]), row[2])
+
+
+def counted(text: str | None, stated: int | None) -> int | None:
+    """The number of GPUs that is `stated`, else the one in the card's name (`2xA100-40GB`).
+
+    Raises UnknownGpu where both stand and differ.
+    """
+    if text is None:
+        return stated
+    count = parse(text)[1]
+    if stated is not None and count not in (None, 0, stated):
+        raise UnknownGpu(f"{text!r} says {count} GPUs, and gpus says {stated}; name the card without a number")
+    return stated or count or None
 
 
 def _candidates(text: str, name: _Name) -> list[Gpu]:

@@ -17,6 +17,7 @@ from ..source.document import Document
 from ..source.read import parse, read
 from .granted import set_granted, tell_spread
 from .project import Hardware, find_gpu, project_of, say_pins
+from .project import stated as hardware_of
 from .unknown_options import leave_open
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ def open_document(
     directives = directives or read_directives(document)
     optional = _Source(Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line)
     given = [] if settings.fills_in else [optional]
-    given.append(
-        _Source(Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path))
-    )
+    commented = hardware_of(directives.gpu, directives.gpus, directives.nodes)
+    given.append(_Source(commented, _from_comment(directives, document.path)))
     asked = Hardware(None, None, None)
     if launch is not None:
         asked = Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
@@ -140,7 +140,7 @@ def open_document(
     stated = Hardware(None, None, None)
     for source in given:
         stated = stated.or_else(source.hardware)
-    configured = Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
+    configured = hardware_of(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
     if settings.fills_in:
         configured = optional.hardware.or_else(configured)
     line = directives.lines.get("gpu", 0) if stated.gpu == directives.gpu else 0
@@ -225,7 +225,7 @@ def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
 
 def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
     return lambda name, value: Origin(  # noqa: ARG005
-        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
+        "comment", f"gpulint comment on line {directives.lines.get(name) or directives.lines['gpu']}", path, name
     )
 
 
