@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from ...job.origin import Origin
 from ...repository.images import versions as image_versions
 from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
-from ..commands.images import elsewhere, entrypoint, not_estimated, why_alone
+from ..commands.images import elsewhere, not_estimated, program_of, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
 from ..kubernetes.container import (
     Container,
-    called,
     foreign,
     jobs_of_container,
     listed_environment,
@@ -113,7 +112,7 @@ def _jobs(service: Node, document: Document, project: Project, resources: Resour
 def _entry_words(image: str, command: list[Word]) -> list[Word]:
     """The program of an image, or the one that its arguments tell."""
     at = command[0].at[:1] if command and command[0].at else (0,)
-    return [Word(text, at * len(text)) for text in entrypoint(image) or (called(command) if command else ())]
+    return [Word(text, at * len(text)) for text in program_of(image, command)]
 
 
 def _filled(text: str) -> str:
