@@ -27,6 +27,7 @@ class Resources:
     host_memory     main memory of one node, bytes
     shared_memory   /dev/shm of one node, bytes
     beside          jobs with the same run at the same time on the same machine; None where nobody knows
+    mounts          folder in the container -> the folder outside that stands for it
     told            what rules may read of the launch beside these, with its origin: `environment.NCCL_DEBUG`,
                     `container.image`, `torchrun.nnodes`
     """
@@ -40,6 +41,7 @@ class Resources:
     beside: object | None = None
     origins: dict[str, Origin] = field(default_factory=dict)
     told: dict[str, tuple[Any, Origin]] = field(default_factory=dict)
+    mounts: dict[str, str] = field(default_factory=dict)
 
     def tell(self, name: str, value: Any, file: str, key: str, span: Span) -> None:
         """Note something that only rules read."""
@@ -73,7 +75,7 @@ class Resources:
         """One that can be changed on its own."""
         return Resources(
             self.gpu, self.gpus_per_node, self.nodes, self.processes, self.host_memory, self.shared_memory,
-            self.beside, dict(self.origins), dict(self.told),
+            self.beside, dict(self.origins), dict(self.told), dict(self.mounts),
         )  # fmt: skip
 
 

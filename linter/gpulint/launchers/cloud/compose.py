@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
 from ...repository.images import versions as image_versions
-from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
 from ..commands.images import elsewhere, not_estimated, program_of, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
+from ..containers.docker import CONTAINER_SHARED_MEMORY
+from ..containers.mounts import of_compose
 from ..kubernetes.container import (
     Container,
     foreign,
@@ -58,6 +59,7 @@ def launches(document: Document, project: Project) -> Started:
             continue
         resources = Resources()
         resources.beside = None if "profiles" in service.keys() else services  # noqa: SIM118
+        resources.mounts = of_compose(service)
         _read_resources(service, document, resources)
         device = elsewhere(_image(service))
         if device and not {"build"} & set(service.keys()):

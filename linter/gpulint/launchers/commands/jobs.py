@@ -12,6 +12,7 @@ from ...job.origin import Origin
 from ...repository.images import versions as versions_of
 from ...repository.requirement import requirement
 from ...source.places import places_of
+from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
 from ..shell.shell import commands
@@ -138,11 +139,12 @@ class _Gathered:
         if followed is not None:
             self._follow(followed)
             return
-        begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
         asked = any(name == "sbatch" for name, _ in program.options)
         own = Resources() if asked else self.resources.copy()
         ask(own, program)
         tell(own, program, one.inner.environment, self.file)
+        project = of_project(own.mounts, project)
+        begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
         tasks = tell_tasks(own, program)
         if begun is not None or starts_ranks(program):
             self._read_text(one, own)

@@ -9,6 +9,7 @@ from ...formats.core.placeholders import is_blank
 from ...source.node import Entry
 from ...units import MIB
 from ..commands.images import elsewhere, not_estimated
+from ..containers.mounts import of_pod
 from ..launch import Resources, Started, combined
 from ..machines import machine_of, other_family, tell_machine
 from ..quantities import quantity
@@ -71,6 +72,7 @@ def jobs_of_pod(
         own.nodes = own.nodes or nodes
         if not mounts_shared_memory:
             tell_pod(spec, container, file, own)
+        own.mounts |= of_pod(spec, container)
         opening = mounted(spec, container, file, project)
         command = container_of(container, file, variables)
         device = elsewhere(command.image) if own.gpus_per_node is None else ""

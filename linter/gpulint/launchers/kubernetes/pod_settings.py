@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
-from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
+from ..containers.docker import CONTAINER_SHARED_MEMORY
 from ..quantities import gpus_of, quantity
 from ..values import mappings, scalar, value_at
 
