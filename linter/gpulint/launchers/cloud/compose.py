@@ -138,6 +138,14 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
             resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
             listed = ",".join(str(item.value) for item in ids.items())
             resources.tell("devices", listed, document.path, "devices.device_ids", ids.span)
+    if (all_ := service.entry("gpus")) is not None:
+        resources.read("gpus_per_node", all_, document.path, parse=count)
+        for device in mappings(all_.value):
+            resources.read("gpus_per_node", device.entry("count"), document.path, "gpus.count", count)
+    limit = service.find("mem_limit") or service.find("deploy.resources.limits.memory")
+    if limit is not None and limit.value.is_scalar and (most := size(_filled(str(limit.value.value)))):
+        resources.state("host_memory", most, document.path, str(limit.key.value), limit.value.span)
+        resources.tell("container.memory_limit", most, document.path, str(limit.key.value), limit.value.span)
     image = service.entry("image")
     if image is not None and image.value.is_scalar:
         resources.tell("container.image", _filled(str(image.value.value)), document.path, "image", image.value.span)
