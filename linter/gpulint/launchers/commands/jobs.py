@@ -82,8 +82,8 @@ def jobs_of_commands(
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     gathered = _Gathered(file, resources, part, dict(versions or {}), trail or Trail())
-    listed = list(listed)
-    for command, behind in zip(listed, [*listed[1:], None], strict=True):
+    listed = [command for command in listed if command.words]
+    for command, behind in zip(listed, [*listed[1:], None], strict=False):
         project = with_written(command, file, project)
         command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
