@@ -70,6 +70,11 @@ def stored_copy(name: str) -> CatalogueRow | None:
     return _agreed([row for known in (bare, f"{bare}-hf", f"{bare}-bf16") for row in of_leaf(known)])
 
 
+def bears_a_name(path: str) -> bool:
+    """Whether the name of a folder or of a repository tells a model of the catalogue."""
+    return (namesake(path) or stored_copy(path)) is not None
+
+
 def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:
     """The best known of several ids of one model."""
     if len({row.parameters for row in rows}) != 1:

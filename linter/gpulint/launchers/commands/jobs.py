@@ -25,6 +25,7 @@ from .images import elsewhere, upstream
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
+from .serve_files import served_file
 from .skip_reasons import NOTHING, starts_ranks
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
@@ -135,6 +136,10 @@ class _Gathered:
         ) -> Started:
             return jobs_of(whole(script), script, project, own, set_, "", self.known, arguments, way)
 
+        served = served_file(program, self.file, project)
+        if served is not None:
+            self._follow(served)
+            return
         followed = follow(program, one.inner, self.file, project, self.resources, self.trail, start)
         if followed is not None:
             self._follow(followed)
