@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..job.origin import Origin
 from .containers.mounts import name_models
+from .containers.ports import port_problems
 from .granted import set_granted
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def apply(launch: Launch, reading: Reading, root: str) -> None:
             job.origins[f"hardware.{name}"] = origin or Origin("derived", f"hardware of {launch.part}")
     set_granted(launch, reading)
     name_models(resources.mounts, reading, root)
+    reading.problems += port_problems(launch, reading)
     for path, stated in job.origins.items():
         said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
         if said is not None and stated.file == launch.config.path:

@@ -52,6 +52,8 @@ def jobs_of_container(
         words = [*(Word(text, ()) for text in program_of(container.image, words, guess=asks)), *words]
     if container.command and words and (problem := one_string(file, container.command[0], words)) is not None:
         return Started([], [problem], "its command is one string")
+    if container.command:
+        resources.told["container.command"] = (words[0].text, Origin("derived", "the manifest"))
     if not words or why_alone(container.image):
         return Started([], [], why_alone(container.image) or "its command is in the image")
     anchor = next((item.at for item in words if item.at), (0,))

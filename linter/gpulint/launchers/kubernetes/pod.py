@@ -10,6 +10,7 @@ from ...source.node import Entry
 from ...units import MIB
 from ..commands.images import elsewhere, not_estimated
 from ..containers.mounts import of_pod
+from ..containers.probes import tell_probes
 from ..launch import Resources, Started, combined
 from ..machines import machine_of, other_family, tell_machine
 from ..quantities import quantity
@@ -66,12 +67,15 @@ def jobs_of_pod(
     those that a controller sets in every container, which may also mount /dev/shm.
     """
     found = []
-    for container in mappings(spec.get("containers")):
+    containers = mappings(spec.get("containers"))
+    beside = any(scalar(init, "restartPolicy") == "Always" for init in mappings(spec.get("initContainers")))
+    for container in containers:
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
         if not mounts_shared_memory:
             tell_pod(spec, container, file, own)
+        tell_probes(container, file, own, alone=len(containers) == 1 and not beside)
         own.mounts |= of_pod(spec, container)
         opening = mounted(spec, container, file, project)
         command = container_of(container, file, variables)

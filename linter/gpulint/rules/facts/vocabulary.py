@@ -27,6 +27,10 @@ PROBLEM_KINDS = {
     "unexported-variable": "a variable that is set and does not reach the program",
     "expanded-too-early": "a variable of a Slurm task that the batch script's shell fills in",
     "one-string": "a command of a container that is one string",
+    "probe-port": "a probe of a port on which the server does not listen",
+    "service-port": "a Service, or a published port, that leads to none on which the server listens",
+    "service-variable": "a variable that a Service sets and that the engine reads as something else",
+    "renders-nothing": "a value of a chart that its templates do not use here",
     "secret": "a text that looks like a key, a token or a password",
     "unused-suppression": "a suppression that matches no finding",
     "suppression-without-reason": "a suppression without a reason",
@@ -114,4 +118,6 @@ def _job_units() -> dict[str, str]:
     return {path: unit_of(item.metadata) for path, item in job_fields()}
 
 
-_LAUNCHER_UNITS = {"launch.disk": "bytes", "launch.container.ephemeral_storage": "bytes"}
+_LAUNCHER_UNITS = dict.fromkeys(
+    ("launch.disk", "launch.container.ephemeral_storage", "launch.container.memory_limit"), "bytes"
+)
