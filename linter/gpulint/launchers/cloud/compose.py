@@ -12,6 +12,7 @@ from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
 from ..containers.docker import CONTAINER_SHARED_MEMORY
 from ..containers.mounts import of_compose
+from ..containers.ports import Asked, forwarded
 from ..kubernetes.container import (
     Container,
     foreign,
@@ -24,7 +25,7 @@ from ..kubernetes.pod_settings import SHARED
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import size
 from ..shell.shell import Command, Word
-from ..values import count, mappings, value_at
+from ..values import count, mappings, scalar, value_at
 
 if TYPE_CHECKING:
     from ...formats.core.format import Problem, Project
@@ -154,11 +155,20 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
         published = [_published(item) for item in ports.value.items()]
         listed = ",".join(port for port in published if port)
         resources.tell("container.ports", listed, document.path, "ports", ports.value.span)
+        inside = tuple(port for item in ports.value.items() if (port := _inside(item)) is not None)
+        if len(inside) == len(ports.value.items()) and service.get("network_mode") is None:
+            at = ports.value.items()[0].span if inside else ports.value.span
+            resources.asked_ports.append(Asked(inside, "published port", "ports", document.path, at))
     privileged = service.entry("privileged")
     if privileged is not None:
         value, span = privileged.value.value, privileged.value.span
         resources.tell("container.privileged", value, document.path, "privileged", span)
     _shared_memory(service, document, resources)
+
+
+def _inside(item: Node) -> int | None:
+    """The container's port of an entry of `ports`."""
+    return forwarded(scalar(item, "target") if item.is_mapping else _filled(str(item.value)))
 
 
 def _published(item: Node) -> str:

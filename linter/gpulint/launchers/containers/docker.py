@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...job.origin import Origin
 from ..quantities import size
 from .mounts import bound, bound_long
+from .ports import Asked, forwarded
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -34,6 +35,7 @@ def tell_container(resources: Resources, program: Unwrapped, file: Document) -> 
             resources.told["container.image"] = (program.image, Origin("derived", f"{name} run on the command line"))
             _memory(resources, options, name, file)
             _gpus(resources, options.root.entry("gpus"), file)
+            _ports(resources, options, file)
 
 
 def _mounted(entry: Entry) -> dict[str, str]:
@@ -58,6 +60,19 @@ def _memory(resources: Resources, options: Document, name: str, file: Document) 
     if limit is not None and (found := size(limit.value.value)):
         resources.state("host_memory", found, file.path, "memory", limit.value.span)
         resources.tell("container.memory_limit", found, file.path, "memory", limit.value.span)
+
+
+def _ports(resources: Resources, options: Document, file: Document) -> None:
+    """What `-p` publishes; with the host's network it says nothing."""
+    given = [entry for entry in options.root.entries() if str(entry.key.value) in ("p", "publish")]
+    network = options.root.entry("network") or options.root.entry("net")
+    if not given or (network is not None and network.value.value == "host"):
+        return
+    inside = [forwarded(str(entry.value.value)) for entry in given]
+    known = tuple(port for port in inside if port is not None)
+    if len(known) == len(inside):
+        at = given[0].value.span
+        resources.asked_ports.append(Asked(known, "published port", "publish", file.path, at))
 
 
 def _gpus(resources: Resources, entry: Entry | None, file: Document) -> None:

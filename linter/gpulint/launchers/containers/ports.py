@@ -78,6 +78,11 @@ def port_problems(launch: Launch, reading: Reading) -> Iterator[Problem]:
             yield Problem(kind, one.key, one.span, values, one.path)
 
 
+def forwarded(text: str) -> int | None:
+    """The container's port of `8000`, `8080:8000`, `127.0.0.1:8080:8000/tcp`; None for a range or a variable."""
+    return as_integer(text.rpartition(":")[2].partition("/")[0])
+
+
 def numbered(port: object, named: Mapping[str, int]) -> int | None:
     """The number of a port that is a number, or the name of one of the container's."""
     return as_integer(port) or (named.get(port) if isinstance(port, str) else None)

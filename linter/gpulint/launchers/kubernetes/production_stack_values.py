@@ -71,7 +71,7 @@ def _launch(document: Document, model: Node) -> Launch:
     known = load("vllm")["properties"]
     for entry in config.entries() if config is not None else ():
         option = dashed(str(entry.key.value))
-        if str(entry.key.value) in _RENDERED and option in known and entry.value.value is not None:
+        if _renders(model, str(entry.key.value)) and option in known and entry.value.value is not None:
             entries.append(renamed(document, option, entry))
     flags = flags_in(document, value_at(config, "extraArgs"), "vllm")
     name = text(model, "name")
@@ -124,9 +124,14 @@ def _idle(model: Node) -> list[Problem]:
         say(model.entry("shmSize"), "shmSize", reason)
     for entry in config.entries() if config is not None and config.is_mapping else ():
         key = str(entry.key.value)
-        if key not in _RENDERED and dashed(key) in load("vllm")["properties"]:
+        if not _renders(model, key) and dashed(key) in load("vllm")["properties"]:
             say(entry, f"vllmConfig.{key}", f"the chart passes on only {', '.join(_RENDERED)}; say it in extraArgs")
     return found
+
+
+def _renders(model: Node, key: str) -> bool:
+    """Whether a key of `vllmConfig` becomes a flag; one more of a Ray cluster (ray-cluster.yaml)."""
+    return key in _RENDERED or (key == "pipelineParallelSize" and model.get("raySpec") is not None)
 
 
 _RENDERED = (
