@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...formats.core.coercion import as_integer
 from ...formats.core.format import Problem
 from ...formats.core.placeholders import is_blank
+from ...repository.images import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,8 +43,8 @@ _DEFAULTS = {
 """vLLM 0.33 `entrypoints/openai/cli_args.py`, SGLang 0.5.23 `server_args.py`, TensorRT-LLM 1.3 `commands/serve.py`,
 LMDeploy 0.15 `cli/serve.py`, llama.cpp b9000 `common/common.h`, KServe 0.20 `model_server.py`."""
 
-_TGI_IMAGE = 80
-"""PORT of the image of text-generation-inference 3.3.7 (its Dockerfile); the launcher alone listens on 3000."""
+_TGI, _TGI_IMAGE = "huggingface/text-generation-inference", 80
+"""The image of text-generation-inference, and PORT in it (Dockerfile of 3.3.7); the images of clouds have others."""
 
 _ELSEWHERE = ("uds", "headless", "grpc", "grpc-mode", "nnodes", "node-rank")
 """Options with which a server listens on no port, or not in each container."""
@@ -62,7 +63,8 @@ def listens_on(launch: Launch, reading: Reading) -> int | None:
         return None if is_blank(entry.value.value) else as_integer(entry.value.value)
     if launch.unread or (launch.own_build and "container.command" not in launch.resources.told):
         return None
-    return _DEFAULTS.get(program) or (_TGI_IMAGE if not launch.own_build else None)
+    image = name_of(str(launch.resources.told.get("container.image", ("",))[0]))
+    return _DEFAULTS.get(program) or (_TGI_IMAGE if image.endswith(_TGI) else None)
 
 
 def port_problems(launch: Launch, reading: Reading) -> Iterator[Problem]:
