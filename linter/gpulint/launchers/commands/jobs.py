@@ -22,6 +22,7 @@ from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
+from .made_folders import made_by, with_folders
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..shell.script import Script
     from ..shell.shell import Command, Word
+    from .made_folders import Made
     from .programs import Begun
     from .tasks import Tasks
     from .wrappers import Unwrapped
@@ -113,6 +115,7 @@ class _Gathered:
         self._reasons: list[str] = []
         self._unknown: list[Unwrapped] = []
         self._away = False
+        self._folders: dict[str, Made] = {}
         self._over: list[object] = []
 
     def started(self) -> Started:
@@ -126,7 +129,9 @@ class _Gathered:
 
     def take(self, one: _One, project: Project) -> None:
         """What one program starts: the jobs of a script that it follows, a job of its own, or nothing known."""
-        program = one.program
+        program = with_folders(one.program, self._folders)
+        self._folders |= made_by(one.program, self.file, self._folders)
+        one = one._replace(program=program)
         self.known.update(_pinned(program))
         self.known.update(versions_of(program.image))
         self._away = self._away or _leaves(program, self.file, project)
