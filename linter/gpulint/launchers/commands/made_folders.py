@@ -128,7 +128,7 @@ def _taken_over(words: Sequence[Word], file: Document) -> Iterator[Word]:
 
 def _value(words: Sequence[Word], flag: str) -> Word | None:
     """The value of a flag, in either spelling."""
-    for word, after in zip(words, [*words[1:], None], strict=True):
+    for word, after in zip(words, [*words[1:], None], strict=False):
         name, equals, text = word.text.partition("=")
         if name.replace("-", "_") == "__" + flag.replace("-", "_"):
             return word._replace(text=text, at=word.at[len(name) + 1 :]) if equals else after
