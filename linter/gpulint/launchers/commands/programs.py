@@ -237,7 +237,8 @@ def _with_file(
     path, where = reference
     span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
     if _PLACEHOLDER.search(path):
-        return None
+        base = _based(format_, path, flags, span)
+        return Begun(format_, base) if base is not None and path.startswith("$") else None
     reason = "not found"
     try:
         document = project.open(path.removeprefix(_OUMI), file.path)
