@@ -38,12 +38,13 @@ class UnknownGpu(Exception):  # noqa: N818
 
 
 class Instance(NamedTuple):
-    """A cloud machine: `p5.48xlarge` of `aws` has 8 `gpus` of the kind `gpu`."""
+    """A cloud machine: `p5.48xlarge` of `aws` has 8 `gpus` of the kind `gpu`; `memory` is in bytes, None if unknown."""
 
     name: str
     cloud: str
     gpu: Gpu
     gpus: int
+    memory: int | None = None
 
 
 class _Name(NamedTuple):
@@ -132,7 +133,7 @@ def _sizes_of(text: str, candidates: list[Gpu]) -> str:
 def instance(name: str) -> Instance | None:
     """The cloud machine of that name, None when it is not in the table."""
     row = _load("instances.json")["instances"].get(name)
-    return None if row is None else Instance(name, row[0], find(row[1]), row[2])
+    return None if row is None else Instance(name, row[0], find(row[1]), row[2], row[3] * GIB if row[3:] else None)
 
 
 def counted(text: str | None, stated: int | None) -> int | None:

@@ -126,7 +126,7 @@ def read_asked(section: Node | None, file: Document, resources: Resources) -> No
     for name in ("limits", "requests"):
         asked = value_at(section, name)
         for entry in asked.entries() if asked is not None else ():
-            _asked(entry, file, resources)
+            _asked(entry, file, resources, limits=name == "limits")
 
 
 def read_node(spec: Node, file: Document, resources: Resources) -> None:
@@ -134,7 +134,8 @@ def read_node(spec: Node, file: Document, resources: Resources) -> None:
     read_labels(list(_labels(spec)), file, resources)
 
 
-def _asked(entry: Entry, file: Document, resources: Resources) -> None:
+def _asked(entry: Entry, file: Document, resources: Resources, *, limits: bool) -> None:
+    """GPUs of either section; a container may use more memory than it requests, up to its limit."""
     name = str(entry.key.value)
     if resources.gpus_per_node is None and (name in GPUS or name.startswith(_MIG)):
         resources.read("gpus_per_node", entry, file.path, parse=count)
@@ -142,7 +143,7 @@ def _asked(entry: Entry, file: Document, resources: Resources) -> None:
             resources.state("gpu", name.rpartition("/")[2], file.path, name, entry.key.span)
             stated = resources.origins["gpu"]
             resources.origins["gpu"] = stated._replace(kind="assumed", note="the newest card that is cut so")
-    elif name == "memory" and resources.host_memory is None:
+    elif name == "memory" and limits and resources.host_memory is None:
         resources.read("host_memory", entry, file.path, parse=quantity)
 
 

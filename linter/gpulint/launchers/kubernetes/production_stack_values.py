@@ -84,7 +84,7 @@ def _read_resources(document: Document, model: Node, resources: Resources) -> No
     path = document.path
     resources.read("gpus_per_node", model.entry("requestGPU"), path)
     resources.read("gpu", model.entry("requestGPUType"), path, parse=_partition)
-    resources.read("host_memory", model.entry("limitMemory") or model.entry("requestMemory"), path, parse=quantity)
+    resources.read("host_memory", model.entry("limitMemory"), path, parse=quantity)
     _shared_memory(model, path, resources)
     read_labels(list(labels_of(model.get("nodeSelectorTerms"))), document, resources)
     head = model.find("raySpec.headNode.requestGPU")
