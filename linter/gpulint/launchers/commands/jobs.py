@@ -17,7 +17,7 @@ from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
-from .cut_lines import cut, early, joined, unexported
+from .cut_lines import cut, early, joined, together, unexported
 from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
@@ -173,6 +173,7 @@ class _Gathered:
 
     def _read_text(self, one: _One, own: Resources) -> None:
         self.problems += joined(one.inner, self.file)
+        self.problems += together(one.program, self.file)
         self.problems += cut(one.command, one.behind, self.file)
         self.problems += unexported(one.inner, self.file, own)
         self.problems += early(one.command, one.program, own, self.file)

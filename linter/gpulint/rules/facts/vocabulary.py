@@ -27,6 +27,7 @@ PROBLEM_KINDS = {
     "unexported-variable": "a variable that is set and does not reach the program",
     "expanded-too-early": "a variable of a Slurm task that the batch script's shell fills in",
     "one-string": "a command of a container that is one string",
+    "option-and-value": "an option and its value in one word of a command",
     "probe-port": "a probe of a port on which the server does not listen",
     "service-port": "a Service, or a published port, that leads to none on which the server listens",
     "service-variable": "a variable that a Service sets and that the engine reads as something else",
