@@ -101,7 +101,8 @@ def open_example(example: dict[str, Any], where: str) -> Started:
     def open_reference(reference: str, from_path: str) -> Document | None:  # noqa: ARG001
         return files.get(os.path.normpath(reference))
 
-    project = Project(".", gpu, example.get("gpus"), example.get("nodes"), open_reference)
+    hardware = (example.get("gpus"), example.get("nodes"))
+    project = Project(".", gpu, *hardware, open_reference, versions=settings.versions)
     opened = Opened(form.read(document, project), project, gpu, read_directives(document))
     return Started(document, files, settings, [opened])
 

@@ -26,12 +26,11 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .bounds import out_of_bounds
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
 from .typos import begun, nearest, same_degree, slip
-from .values import wrong_value
+from .values import out_of_bounds, wrong_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

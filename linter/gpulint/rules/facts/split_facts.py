@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from math import lcm
+from math import gcd, lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
+from ...upstream.serving import vllm
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -109,8 +110,20 @@ def _blocks(facts: Facts) -> Iterator[_Block]:
     quantization, size = stored
     roles = _program(facts).get("blocks", {}).get(quantization.method, ())
     for tensor in model.tensors:
-        if tensor.role in roles and not _is_left(tensor, quantization):
-            yield _Block(_Split(_inputs(tensor, model), _ranks(tensor, facts), size), tensor.leaf)
+        if tensor.role not in roles or _is_left(tensor, quantization):
+            continue
+        split = _Split(_inputs(tensor, model), _ranks(tensor, facts), size)
+        if not (tensor.role == "expert_down" and _is_refined(split, facts, model)):
+            yield _Block(split, tensor.leaf)
+
+
+def _is_refined(split: _Split, facts: Facts, model: Model) -> bool:
+    """Whether the engine cuts the blocks of experts itself, into ones that divide what a rank has of them."""
+    job = facts.job
+    if job.inference is None or job.inference.engine != vllm.NAME or split.fits(split.ranks):
+        return False
+    block = gcd(split.step, split.size // split.ranks, model.shape.hidden)
+    return vllm.REFINES_EXPERT_BLOCKS.at(job.versions.get(vllm.NAME)) and block >= vllm.LEAST_EXPERT_BLOCK
 
 
 def _inputs(tensor: Tensor, model: Model) -> int:
@@ -141,9 +154,11 @@ def _stored(facts: Facts, model: Model) -> tuple[Quantization, int] | None:
         found = facts.job.weights.stored or named_quantization(facts.job, model)
         if found is None:
             return None
-        owner = model.id.lower().rpartition("/")[0]
-        if found.method == "fp8" and owner in _table()["block_publishers"]:
+        owner, publishers = model.id.lower().rpartition("/")[0], _table()["publishers"]
+        if found.method == "fp8" and owner in publishers["blocks"]:
             return _with_method(found, "finegrained-fp8"), USUAL_BLOCK
+        if found.method == "gptq" and owner not in publishers["unordered_groups"]:
+            return None
         if found.method not in ("awq", "gptq", "finegrained-fp8", "pack-quantized"):
             return None
         return found, found.group_size or USUAL_BLOCK

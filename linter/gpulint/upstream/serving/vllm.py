@@ -244,6 +244,13 @@ SPLITS_NO_LARGE_BLOCK = Behaviour(
     "`_scoped_allocator_max_split`, not in 0.30.0",
     since="0.31",
 )
+REFINES_EXPERT_BLOCKS = Behaviour(
+    NAME,
+    "gives experts of whose FP8 blocks a rank has no whole number smaller ones, of 32 or more, that divide its share",
+    "layers/fused_moe/oracle/fp8.py `refine_fp8_moe_block_shape`, not in 0.32.0",
+    since="0.33.0",
+)
+LEAST_EXPERT_BLOCK = 32
 
 PINS = (
     Default(
