@@ -93,13 +93,13 @@ def _pinned(facts: Facts) -> Any:
     if job.kind != "inference" or job.inference is None:
         return UNKNOWN
     if job.inference.engine == "sglang":
-        return ranks * _hierarchical(facts)
+        return int(ranks * _hierarchical(facts))
     if job.inference.engine != "vllm":
         return UNKNOWN
     limit = _number(facts.get("launch.environment.LMCACHE_MAX_LOCAL_CPU_SIZE"))
     connector = _option(facts, "kv-transfer-config")
     used = connector is not UNKNOWN and "lmcache" in str(connector).lower()
-    return _number(_option(facts, "kv-offloading-size")) * GIB + (ranks * limit * GIB if used else 0)
+    return int(_number(_option(facts, "kv-offloading-size")) * GIB + (ranks * limit * GIB if used else 0))
 
 
 def _hierarchical(facts: Facts) -> float:
