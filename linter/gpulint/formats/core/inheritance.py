@@ -152,7 +152,7 @@ def shipped_file(format_: str, name: str, place: str = "") -> str | None:
     elsewhere = name.startswith(("/", "$"))
     for here in range(max(1, len(parts) - _TELLING + 1) if elsewhere else 1):
         ending = "/" + "/".join(parts[here:])
-        found = next((path for path in files if ("/" + path).endswith(ending)), None)
+        found: str | None = next((path for path in files if ("/" + path).endswith(ending)), None)
         if found is not None:
             return found
     return None

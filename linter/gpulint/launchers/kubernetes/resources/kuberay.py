@@ -74,9 +74,9 @@ def _serve(item: Object, manifests: Manifests, resources: Resources) -> Started:
     if form is not None:
         return Started([Launch(f"{item.part}, serveConfigV2", form.name, config, resources)], [])
     built = ray_serve.launches(config, manifests.project) if ray_serve.recognise(config) else Started([], [])
-    if built.launches or built.problems:
-        placed = [_placed(launch, item.part, resources) for launch in built.launches]
-        return built._replace(launches=placed)
+    if built.launches:
+        # a model's file that is not here lies in the image
+        return Started([_placed(launch, item.part, resources) for launch in built.launches], [])
     found, paths = [], []
     for application in mappings(config.root.get("applications")):
         arguments = mapping_at(application, "args")
