@@ -376,3 +376,10 @@ def test_one_statement_about_many_lines_of_a_hook(in_a_folder):
     result = gpulint("check", *(f"run{index}/train.yaml" for index in range(17)), *ON_H100)
     assert result.stdout.count("error GPU101") == 1
     assert "17 errors, 17 warnings in 2 distinct problems; 17 files checked" in result.stdout
+
+
+@pytest.mark.parametrize("key", ["sequence_len", "cutoff_len", "--max-length", "sequence_length"])
+def test_a_field_answers_to_the_names_that_tools_have_for_it(key):
+    from gpulint.commands.changes import changes_of
+
+    assert changes_of((f"{key}=1536",)) == {"sequence_length": 1536}

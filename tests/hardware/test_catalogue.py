@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpulint.hardware.catalogue import UnknownGpu, ambiguity, find, gpus, instance, of_size, parse
+from gpulint.hardware.catalogue import (
+    UnknownGpu,
+    ambiguity,
+    counted,
+    find,
+    gpus,
+    instance,
+    of_size,
+    parse,
+)
 from gpulint.units import GIB, MIB
 
 
@@ -177,3 +186,18 @@ def test_a_size_in_mib_tells_cards_of_one_name_apart(name, mib, gpu):
 def test_a_size_makes_no_card_of_a_name_that_nobody_knows():
     with pytest.raises(UnknownGpu):
         of_size("ours", 80 << 30)
+
+
+def test_a_machine_is_its_cards_and_how_many():
+    assert parse("p4d.24xlarge") == (find("a100-40gb"), 8)
+    assert counted("p4d.24xlarge", None) == 8
+
+
+def test_a_count_in_the_name_is_the_number_of_gpus():
+    assert counted("2xA100-40GB", None) == 2
+    assert counted("a100-40gb:3", 3) == 3
+    assert counted("a100-40gb", 5) == 5
+    assert counted("a100-40gb", None) is None
+    assert counted(None, 7) == 7
+    with pytest.raises(UnknownGpu, match="says 2 GPUs, and gpus says 3"):
+        counted("2xA100-40GB", 3)

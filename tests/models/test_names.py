@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulint.models.catalogue import find
-from gpulint.models.names import named_quantization, namesake, stored_copy
+from gpulint.models.names import cached_id, named_quantization, namesake, stored_copy
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,29 @@ def test_a_folder_or_mirror_bears_the_name_of_a_model(reference, of):
 )
 def test_other_names_are_nobody_s(reference):
     assert namesake(reference) is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "of"),
+    [
+        ("/ckpt/Qwen2.5-7B-mcore", "Qwen/Qwen2.5-7B"),
+        ("/ckpt/Qwen2.5-7B_torch_dist", "Qwen/Qwen2.5-7B"),
+        ("Qwen2.5-7B-mcore-tp2-pp3", "Qwen/Qwen2.5-7B"),
+    ],
+)
+def test_a_converted_checkpoint_bears_the_name_of_its_model(folder, of):
+    found = stored_copy(folder)
+    assert found is not None
+    assert found.id == of
+
+
+@pytest.mark.parametrize(
+    ("path", "of"),
+    [
+        ("/cache/models--Qwen--Qwen2.5-7B/snapshots/0123abc", "Qwen/Qwen2.5-7B"),
+        ("hub/models--gpt2", "gpt2"),
+        ("/models/Qwen/Qwen2.5-7B", None),
+    ],
+)
+def test_a_folder_of_the_hub_cache_is_the_id(path, of):
+    assert cached_id(path) == of

@@ -13,7 +13,7 @@ from gpulint.rules.index import rule_files
 from gpulint.source.document import SourceError
 
 CONFIGS = [
-    yaml.safe_load(example["config"])
+    next(iter(yaml.safe_load_all(example["config"])))
     for file in rule_files()
     if file.id != "GPU020"  # whose examples nothing can parse
     for example in file.source["examples"]

@@ -47,7 +47,7 @@ def command(gpu: str | None, gpus: int | None, ci: str | None) -> None:
     lists get a new entry, nothing else changes. Exit code 2: a file could not be written.
     """
     root = _repository(os.getcwd())
-    files = [_settings(_named(gpu), gpus), Made(os.path.join(root, HOOKS), with_hook, "run `pre-commit install` once")]
+    files = [_settings(*_named(gpu, gpus)), Made(os.path.join(root, HOOKS), with_hook, "run `pre-commit install` once")]
     if ci == "github":
         files.append(Made(os.path.join(root, *WORKFLOW.split("/")), _workflow, "checks every pull request"))
     elif ci == "gitlab":
@@ -57,14 +57,14 @@ def command(gpu: str | None, gpus: int | None, ci: str | None) -> None:
         raise SystemExit(COULD_NOT)
 
 
-def _named(gpu: str | None) -> str | None:
-    """The catalogue's name of a GPU."""
+def _named(gpu: str | None, count: int | None) -> tuple[str | None, int | None]:
+    """The catalogue's name of a GPU, and how many there are."""
     if gpu is None:
-        return None
-    from ..hardware.catalogue import UnknownGpu, find
+        return None, count
+    from ..hardware.catalogue import UnknownGpu, counted, find
 
     try:
-        return find(gpu).name
+        return find(gpu).name, counted(gpu, count)
     except UnknownGpu as error:
         raise Refused(str(error)) from None
 

@@ -69,7 +69,7 @@ def layers_of(config: str | None, *, isolated: bool, options: dict[str, Any]) ->
         settings = layers.of(os.curdir)
     except SettingsError as error:
         raise Refused(str(error)) from None
-    _known_gpu(settings.configured_gpu)
+    _known_gpu(settings.configured_gpu, settings.configured_gpus)
     return layers
 
 
@@ -87,7 +87,9 @@ def optional_layers(config: str | None, *, isolated: bool, options: dict[str, An
         given = {name: _read(name, value) for name, value in given.items() if value not in (None, (), {}, "")}
     except SettingsError as error:
         raise Refused(str(error)) from None
-    _known_gpu(given.get("gpu"))
+    count = _known_gpu(given.get("gpu"), given.get("gpus"))
+    if count is not None:
+        given["gpus"] = count
     origins = {"given_versions": sources.get("set_version", "")}
     return Layers(
         {name: Value(value, origins.get(name) or sources.get(name, "")) for name, value in given.items()},
@@ -122,12 +124,14 @@ def _versions(words: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _known_gpu(name: str | None) -> None:
-    """Refuse an unknown GPU of the command line or the settings once, before any file is read."""
-    from ..hardware.catalogue import UnknownGpu, find
+def _known_gpu(name: str | None, count: int | None) -> int | None:
+    """How many GPUs the command line or the settings state, also in the card's name.
 
-    if name is not None:
-        try:
-            find(name)
-        except UnknownGpu as error:
-            raise Refused(str(error)) from None
+    Refuses an unknown GPU once, before any file is read.
+    """
+    from ..hardware.catalogue import UnknownGpu, counted
+
+    try:
+        return counted(name, count)
+    except UnknownGpu as error:
+        raise Refused(str(error)) from None

@@ -38,12 +38,13 @@ class UnknownGpu(Exception):  # noqa: N818
 
 
 class Instance(NamedTuple):
-    """A cloud machine: `p5.48xlarge` of `aws` has 8 `gpus` of the kind `gpu`."""
+    """A cloud machine: `p5.48xlarge` of `aws` has 8 `gpus` of the kind `gpu`; `memory` is in bytes, None if unknown."""
 
     name: str
     cloud: str
     gpu: Gpu
     gpus: int
+    memory: int | None = None
 
 
 class _Name(NamedTuple):
@@ -70,10 +71,13 @@ def find(name: str) -> Gpu:
 
 
 def parse(text: str) -> tuple[Gpu, int | None]:
-    """The GPU that `text` means and how many (`H100:8`, `8xA100-80GB`); None when it does not say.
+    """The GPU that `text` means and how many (`H100:8`, `8xA100-80GB`, `p5.48xlarge`); None when it does not say.
 
     Raises UnknownGpu.
     """
+    machine = instance(text.strip().lower())
+    if machine is not None:
+        return machine.gpu, machine.gpus
     name = _read(text)
     if name.mig is not None and not name.family:
         return _slice(text, name.mig), name.number
@@ -129,7 +133,20 @@ def _sizes_of(text: str, candidates: list[Gpu]) -> str:
 def instance(name: str) -> Instance | None:
     """The cloud machine of that name, None when it is not in the table."""
     row = _load("instances.json")["instances"].get(name)
-    return None if row is None else Instance(name, row[0], find(row[1]), row[2])
+    return None if row is None else Instance(name, row[0], find(row[1]), row[2], row[3] * GIB if row[3:] else None)
+
+
+def counted(text: str | None, stated: int | None) -> int | None:
+    """The number of GPUs that is `stated`, else the one in the card's name (`2xA100-40GB`).
+
+    Raises UnknownGpu where both stand and differ.
+    """
+    if text is None:
+        return stated
+    count = parse(text)[1]
+    if stated is not None and count not in (None, 0, stated):
+        raise UnknownGpu(f"{text!r} says {count} GPUs, and gpus says {stated}; name the card without a number")
+    return stated or count or None
 
 
 def _candidates(text: str, name: _Name) -> list[Gpu]:

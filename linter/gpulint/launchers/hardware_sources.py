@@ -45,7 +45,7 @@ def from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
 def from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
     """A comment in the file."""
     return lambda name, value: Origin(  # noqa: ARG005
-        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
+        "comment", f"gpulint comment on line {directives.lines.get(name) or directives.lines['gpu']}", path, name
     )
 
 

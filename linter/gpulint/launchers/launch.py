@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..formats.core.format import Problem, Project
     from ..source.document import Document
     from ..source.node import Entry, Span
+    from .containers.ports import Asked
 
 
 @dataclass(slots=True)
@@ -27,6 +28,8 @@ class Resources:
     host_memory     main memory of one node, bytes
     shared_memory   /dev/shm of one node, bytes
     beside          jobs with the same run at the same time on the same machine; None where nobody knows
+    mounts          folder in the container -> the folder outside that stands for it
+    asked_ports     where probes, Services and published ports expect the server
     told            what rules may read of the launch beside these, with its origin: `environment.NCCL_DEBUG`,
                     `container.image`, `torchrun.nnodes`
     """
@@ -40,6 +43,8 @@ class Resources:
     beside: object | None = None
     origins: dict[str, Origin] = field(default_factory=dict)
     told: dict[str, tuple[Any, Origin]] = field(default_factory=dict)
+    mounts: dict[str, str] = field(default_factory=dict)
+    asked_ports: list[Asked] = field(default_factory=list)
 
     def tell(self, name: str, value: Any, file: str, key: str, span: Span) -> None:
         """Note something that only rules read."""
@@ -73,7 +78,7 @@ class Resources:
         """One that can be changed on its own."""
         return Resources(
             self.gpu, self.gpus_per_node, self.nodes, self.processes, self.host_memory, self.shared_memory,
-            self.beside, dict(self.origins), dict(self.told),
+            self.beside, dict(self.origins), dict(self.told), dict(self.mounts), list(self.asked_ports),
         )  # fmt: skip
 
 

@@ -18,9 +18,11 @@ def machine_of(name: object) -> Instance | None:
 
 
 def tell_machine(machine: Instance, resources: Resources, file: str, key: str, span: Span) -> None:
-    """Note what rules may read of the machine: its name, its GPUs and their kind."""
+    """Note what rules may read of the machine, its name, its GPUs and their kind, and its memory if no limit is set."""
     for name, value in (("name", machine.name), ("gpus", machine.gpus), ("gpu", machine.gpu.title)):
         resources.tell(f"machine.{name}", value, file, key, span)
+    if resources.host_memory is None:
+        resources.state("host_memory", machine.memory, file, key, span, f"memory of {machine.name}")
 
 
 def other_family(machine: Instance, kind: str) -> str | None:

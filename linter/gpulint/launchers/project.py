@@ -32,6 +32,16 @@ class Hardware(NamedTuple):
         return Hardware(self.gpu or other.gpu, self.gpus or other.gpus, self.nodes or other.nodes)
 
 
+def stated(gpu: str | None, gpus: int | None, nodes: int | None) -> Hardware:
+    """Hardware whose number of GPUs may stand in the card's name; a card that nobody knows is refused later."""
+    from ..hardware.catalogue import UnknownGpu, counted
+
+    try:
+        return Hardware(gpu, gpus or counted(gpu, None), nodes)
+    except UnknownGpu:
+        return Hardware(gpu, gpus, nodes)
+
+
 def project_of(
     document: Document, settings: Settings, hardware: Hardware, line: int, launch: Launch | None = None
 ) -> Project:

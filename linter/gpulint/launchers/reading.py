@@ -15,7 +15,8 @@ from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
-from .granted import set_granted, tell_spread
+from .applied import apply
+from .granted import tell_spread
 from .hardware_sources import (
     Source,
     from_command_line,
@@ -26,12 +27,13 @@ from .hardware_sources import (
     without_idle,
 )
 from .project import Hardware, find_gpu, project_of, say_pins
+from .project import stated as hardware_of
 from .unknown_options import leave_open
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..formats.core.format import Format, Problem, Project, Reading
+    from ..formats.core.format import Format, Project, Reading
     from ..hardware.gpu import Gpu
     from ..settings.settings import Settings
     from .launch import Launch, Launcher, Resources
@@ -138,9 +140,8 @@ def open_document(
     directives = directives or read_directives(document)
     optional = Source(Hardware(settings.gpu, settings.gpus, settings.nodes), from_command_line)
     given = [] if settings.fills_in else [optional]
-    given.append(
-        Source(Hardware(directives.gpu, directives.gpus, directives.nodes), from_comment(directives, document.path))
-    )
+    commented = hardware_of(directives.gpu, directives.gpus, directives.nodes)
+    given.append(Source(commented, from_comment(directives, document.path)))
     asked = Hardware(None, None, None)
     if launch is not None:
         asked = Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
@@ -151,8 +152,9 @@ def open_document(
     stated = Hardware(None, None, None)
     for source in given:
         stated = stated.or_else(source.hardware)
-    configured = Hardware(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
-    configured = optional.hardware.or_else(configured) if settings.fills_in else configured
+    configured = hardware_of(settings.configured_gpu, settings.configured_gpus, settings.configured_nodes)
+    if settings.fills_in:
+        configured = optional.hardware.or_else(configured)
     line = directives.lines.get("gpu", 0) if stated.gpu == directives.gpu else 0
     project = project_of(document, settings, stated, line, launch)
     reading = form.read(document, project)
@@ -186,7 +188,7 @@ def open_document(
     leave_open(reading, launch)
     tell_spread(reading)
     if launch is not None:
-        _apply(launch, reading)
+        apply(launch, reading, project.root)
     say_pins(job, project)
     reading.problems[:] = settled(of_release(reading.problems, project.versions, project.pins), document, settings.root)
     return Opened(reading, project, project.gpu, directives, launch.part if launch is not None else "")
@@ -260,8 +262,8 @@ def _open_bare(
     given = Source(Hardware(None, settings.gpus or directives.gpus, None), from_command_line)
     started = Source(Hardware(None, launch.resources.processes, launch.resources.nodes), from_launch(launch))
     say_where(reading.job, given.hardware.or_else(started.hardware), [given, started])
-    _apply(launch, reading)
     project = project_of(document, settings, Hardware(None, None, None), 0)
+    apply(launch, reading, project.root)
     return Opened(reading, project, None, directives, launch.part, of_launcher=True)
 
 
@@ -279,57 +281,9 @@ def _rereader(
     return reread
 
 
-def _apply(launch: Launch, reading: Reading) -> None:
-    """What the launch adds to the reading: files, problems, and the memory of the host."""
-    reading.references.update(launch.files)
-    reading.problems[:] = [
-        *launch.problems, *(item for item in reading.problems if item.key.replace("_", "-") not in launch.implied)
-    ]  # fmt: skip
-    if launch.declared:
-        reading.problems[:] = [item for item in reading.problems if not _declares(launch, item)]
-    if launch.own_build:
-        reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
-    resources, job = launch.resources, reading.job
-    reading.launch = resources.told
-    if launch.unread:
-        job.unread = job.unread or f"`{launch.unread}`, which the command names, is not here"
-    for path, decided in launch.decided.items():
-        job.assign(path, decided.value)
-        job.origins[path] = decided.origin
-    for name, value in (
-        ("host_memory", resources.host_memory),
-        ("shared_memory", resources.shared_memory),
-        ("asked_gpus", resources.gpus),
-    ):
-        if value is not None:
-            setattr(job.hardware, name, value)
-            origin = resources.origins.get(name if name != "asked_gpus" else "gpus_per_node")
-            job.origins[f"hardware.{name}"] = origin or Origin("derived", f"hardware of {launch.part}")
-    set_granted(launch, reading)
-    for path, stated in job.origins.items():
-        said = launch.implied.get((stated.key or "").replace("_", "-")) if stated.kind == "file" else None
-        if said is not None and stated.file == launch.config.path:
-            note = "; ".join(part for part in (said.note, stated.note) if part)
-            job.origins[path] = stated._replace(kind=said.kind, note=note)
-
-
 def _counts_itself(reading: Reading) -> bool:
     """Whether the config states the number of GPUs that its program uses."""
     return reading.job.origins["hardware.gpus"].kind == "file"
-
-
-_OF_A_VERSION = frozenset({"unknown-key", "deprecated-key"})
-"""Problems that hold for the program as it is published."""
-
-
-def _declares(launch: Launch, problem: Problem) -> bool:
-    """Whether the script declares an option that its format does not know."""
-    return problem.kind == "unknown-key" and problem.key in launch.declared and problem not in launch.problems
-
-
-def _misspelt(problem: Problem) -> bool:
-    """Whether an unknown option is surely a known one misspelt, as a fork's own options are unlikely to be."""
-    return problem.values.get("slip") == "yes"
 
 
 def _known_gpu(resources: Resources) -> str | None:

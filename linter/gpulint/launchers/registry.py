@@ -56,6 +56,7 @@ _KINDS: dict[str, _Sign] = {
     "dstack": _Sign("cloud.dstack", keys=frozenset({"type"})),
     "beaker": _Sign("cloud.beaker", keys=frozenset({"tasks"})),
     "gpu_recipe": _Sign("kubernetes.gpu_recipe", keys=frozenset({"workload", "dynamo"})),
+    "triton": _Sign("cloud.triton", _MANIFEST, keys=frozenset({"model"})),
     "model_files": _Sign("cloud.model_files", ("json",)),
 }
 

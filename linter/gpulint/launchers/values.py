@@ -46,6 +46,11 @@ def listed(node: Node | None) -> list[Node]:
     return node.items() if node.is_sequence else [node] if node.is_scalar and node.value is not None else []
 
 
+def words(node: Node | None) -> list[str]:
+    """The words of a list, or of a text with commas between them: `[L4, A10G]` and `L4,A10G`."""
+    return [word.strip() for item in listed(node) for word in str(item.value).split(",") if word.strip()]
+
+
 def mappings(node: Node | None) -> list[Node]:
     """The items of a list that are mappings."""
     return [item for item in node.items() if item.is_mapping] if node is not None else []

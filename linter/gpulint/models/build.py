@@ -39,8 +39,8 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def build(config: dict[str, Any], name: str, source: str, auto_class: str | None = None) -> Model:
-    """The Model of a config.
+def build(config: dict[str, Any], name: str, source: str, auto_class: str | None = None, repository: str = "") -> Model:
+    """The Model of a config; `repository` is the hub id that it is known by, where that is not its name.
 
     `auto_class` is the Transformers loader without its `AutoModelFor` (`CausalLM`, `ImageTextToText`, `Model` ...);
     None takes the config's own `auto_class` or `architectures`, else the usual loader of the model type.
@@ -54,7 +54,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
     table, fields = _variant(table, fields, stated)
     try:
         part = Part(table, fields)
-        tensors = renamed(_for_class(part.tensors(), part, stated, table), own_code(config, name))
+        tensors = renamed(_for_class(part.tensors(), part, stated, table), own_code(config, repository or name))
         shape = shape_of(part, tensors)
         _refuse_empty(part.text_part.fields, tensors, name)
     except ExpressionError as error:
@@ -73,6 +73,7 @@ def build(config: dict[str, Any], name: str, source: str, auto_class: str | None
         exact=exact and not _approximate(table, part.fields),
         headless=stated == "Model",
         defaults=part.text_part.table.get("defaults", {}),
+        repository=repository or name,
     )
 
 

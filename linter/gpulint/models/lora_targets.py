@@ -179,7 +179,7 @@ def peft_data() -> dict[str, Any]:
 
 def _peft_type(model: Model) -> str:
     """The `config.model_type` of the built model, of remote code the code's own."""
-    code = own_code(model.config, model.id)
+    code = own_code(model.config, model.repository)
     if code is not None:
         own: str = code["model_types"][0]
         return own

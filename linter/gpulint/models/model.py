@@ -137,6 +137,7 @@ class Model(NamedTuple):
     listed    whether its own id is in the catalogue, which lists what is published under it
     namesake  why and for which model of the catalogue it is taken, where only its name tells; None elsewhere
     headless  whether it is loaded without a head (`AutoModel`), as encoders and embedding models are
+    repository  the hub id of the model whose dimensions it has, which a folder's name or a copy's only tells
     """
 
     id: str
@@ -152,6 +153,7 @@ class Model(NamedTuple):
     namesake: str | None = None
     headless: bool = False
     defaults: Mapping[str, Any] = MappingProxyType({})
+    repository: str = ""
 
     @property
     def parameters(self) -> int:

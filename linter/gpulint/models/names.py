@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .catalogue import find, of_leaf
+from .catalogue import of_leaf
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,21 +33,27 @@ _STORAGE = re.compile(
 )
 """Words of a repository's name that say how the weights of the model named by the others are stored."""
 
-_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
+_CONVERTED = re.compile(r"(?<=.)[-_](mcore|megatron|torch[-_]dist|dist[-_]ckpt|nemo|dcp|[tpe]p[-_]?\d{1,3})(?=[-_]|$)")
+"""Words of a folder's name that say for which framework, and for which degrees, a checkpoint was converted."""
+
+_CACHED = re.compile(r"(?:^|/)models--([\w.-]+?)(?:--([\w.-]+))?(?=/|$)")
 """A repository's folder in the Hugging Face cache."""
+
+
+def cached_id(reference: str) -> str | None:
+    """The hub id whose folder in the Hugging Face cache, `models--ORG--NAME/snapshots/...`, a path names."""
+    cached = _CACHED.search(reference)
+    return "/".join(filter(None, cached.groups())) if cached is not None else None
 
 
 def namesake(reference: str) -> CatalogueRow | None:
     """The model of the catalogue whose name a folder or another owner's repository bears.
 
-    `/data/models/Llama-2-7b-hf` and `LLM-Research/Llama-2-7b-hf` bear that of `meta-llama/Llama-2-7b-hf`. The Hugging
-    Face cache writes `models--ORG--NAME`, ModelScope's `___` for a dot. None where no last name is alike, or the models
-    of that name differ in their parameters.
+    `/data/models/Llama-2-7b-hf` and `LLM-Research/Llama-2-7b-hf` bear that of `meta-llama/Llama-2-7b-hf`. ModelScope
+    writes `___` for a dot. None where no last name is alike, or the models of that name differ in their parameters.
     """
-    cached = _CACHED.search(reference)
-    if cached is not None:
-        return find(f"{cached[1]}/{cached[2]}")
-    leaf = reference.rstrip("/").rpartition("/")[2].replace("___", ".").lower()
+    named = cached_id(reference) or reference
+    leaf = named.rstrip("/").rpartition("/")[2].replace("___", ".").lower()
     return _agreed(of_leaf(leaf))
 
 
@@ -57,11 +63,16 @@ def stored_copy(name: str) -> CatalogueRow | None:
     That is the one whose last name is left when the words of `_STORAGE` are taken off, or that with `-hf` or `-bf16`
     behind it; None where there is none, or several that differ in their parameters.
     """
-    leaf = name.rpartition("/")[2].lower()
-    bare = _STORAGE.sub("", leaf)
-    if "/" not in name or bare == leaf:
+    leaf = name.rstrip("/").rpartition("/")[2].lower()
+    bare = _STORAGE.sub("", _CONVERTED.sub("", leaf))
+    if bare == leaf or ("/" not in name and _CONVERTED.search(leaf) is None):
         return None
     return _agreed([row for known in (bare, f"{bare}-hf", f"{bare}-bf16") for row in of_leaf(known)])
+
+
+def bears_a_name(path: str) -> bool:
+    """Whether the name of a folder or of a repository tells a model of the catalogue."""
+    return (namesake(path) or stored_copy(path)) is not None
 
 
 def _agreed(rows: list[CatalogueRow]) -> CatalogueRow | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .build import build
 from .model import Model, UnknownModel
+from .names import cached_id
 
 if TYPE_CHECKING:
     from .catalogue import CatalogueRow
@@ -50,6 +51,14 @@ def resolve(reference: str | dict[str, Any], directory: str | None = None, root:
     return found
 
 
+def is_known(reference: str, root: str | None = None) -> bool:
+    """Whether `resolve` finds a model for it."""
+    try:
+        return bool(resolve(reference, root, root))
+    except UnknownModel:
+        return False
+
+
 def may_be_on_hub(reference: str) -> bool:
     """Whether it has the form of a hub id: `NAME`, or `ORG/NAME`."""
     return _HUB_ID.fullmatch(reference) is not None and ".." not in reference
@@ -77,6 +86,7 @@ def _resolve(reference: str | dict[str, Any], directory: str | None, root: str |
     path = _local(reference, directory, root)
     if path is not None:
         return build(_read(path, reference), reference, f"config.json at {path}")
+    reference = cached_id(reference) or reference
     if reference.lower().endswith(".gguf"):
         raise UnknownModel(f"{reference}: a GGUF file has no config.json; use the model that it was converted from")
     if not may_be_on_hub(reference):
@@ -107,7 +117,7 @@ def _from_catalogue(reference: str) -> Model:
     packed = _packed_copy(row)
     if packed is not None:
         source = f"catalogue: dimensions of {packed.id}, of which it is a quantized copy"
-        return _named(build(config_of(packed), reference, source, packed.auto_class), listed=True)
+        return _named(build(config_of(packed), reference, source, packed.auto_class, packed.id), listed=True)
     base = f", dimensions of {row.base}" if row.base else ""
     source = f"catalogue, confidence {row.confidence}{base}"
     return _named(build(config_of(row), reference, source, row.auto_class), listed=True)
@@ -126,7 +136,7 @@ def _by_name(reference: str, reason: str) -> Model | None:
         if row is None:
             return None
         config = {key: value for key, value in config_of(row).items() if key != "quantization_config"}
-    model = build(config, reference, f"catalogue: dimensions of {row.id}, by its name", row.auto_class)
+    model = build(config, reference, f"catalogue: dimensions of {row.id}, by its name", row.auto_class, row.id)
     return _named(model._replace(namesake=f"{reason}: taken as {row.id} by its name"))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ..units import GIB, count_text
-from .printable import printable
+from .printable import json_text, printable
 from .table import PLAIN, table
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 def rules(known: Sequence[RuleFile], output_format: str, style: Style = PLAIN) -> str:
     """The rules; as JSON with everything their files say."""
     if output_format == "json":
-        return json.dumps({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]}, indent=2)
+        return json_text({"schema": "gpulint-rules/1", "rules": [rule.source for rule in known]})
     return table(
         ("RULE", "NAME", "SUBJECT", "SEVERITY", "STATUS", "FIX", "APPLIES TO"),
         [
@@ -37,7 +36,7 @@ def gpus(known: Sequence[Gpu], output_format: str, style: Style = PLAIN) -> str:
     """GPUs with the memory that nvidia-smi and torch report."""
     if output_format == "json":
         rows: list[dict[str, Any]] = [{**gpu._asdict(), "aliases": list(gpu.aliases)} for gpu in known]
-        return json.dumps({"schema": "gpulint-gpus/1", "gpus": rows}, indent=2)
+        return json_text({"schema": "gpulint-gpus/1", "gpus": rows})
     return table(
         ("NAME", "GPU", "ARCHITECTURE", "TOTAL GiB", "USABLE GiB", "BF16", "FP8"),
         [
@@ -59,7 +58,7 @@ def gpus(known: Sequence[Gpu], output_format: str, style: Style = PLAIN) -> str:
 def models(found: Sequence[CatalogueRow], output_format: str, style: Style = PLAIN) -> str:
     """Models of the catalogue."""
     if output_format == "json":
-        return json.dumps({"schema": "gpulint-models/1", "models": [row._asdict() for row in found]}, indent=2)
+        return json_text({"schema": "gpulint-models/1", "models": [row._asdict() for row in found]})
     return table(
         ("MODEL", "ARCHITECTURE", "PARAMETERS"),
         [(row.id, row.model_type, count_text(row.parameters) if row.parameters else "?") for row in found],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from .masking import masked
@@ -20,3 +21,9 @@ def printable(text: str) -> str:
         lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", masked(text)
     )
     return text.replace("\t", " ").replace("##[", "#\u2009#[").replace("##vso[", "#\u2009#vso[")
+
+
+def json_text(value: object, *, indent: int | None = 2) -> str:
+    """`value` as JSON in whose text no runner finds a command, `##[` or `##vso[`: one of the signs is escaped."""
+    text = json.dumps(value, indent=indent)
+    return text.replace("##[", "#\\u0023[").replace("##vso[", "#\\u0023vso[")

@@ -272,7 +272,7 @@ def _loss(facts: Facts) -> LossDims:
         compiled=job.compile if own.compiled is None else own.compiled,
         copies_logits=facts.framework.copies_logits,
         softcap=bool(facts.config.get("final_logit_softcapping", arch.logits_softcap)) and not caps,
-        normed_head=job.kind == "training" and normed_head(model.config, model.id),
+        normed_head=job.kind == "training" and normed_head(model.config, model.repository),
         gathers_logits=job.parallelism.tensor > 1 and not own.parallel,
         kept={True: "next", "step": "step"}.get(own.kept, ""),
         keeps_graph=facts.framework.keeps_logits and not job.longest_batch_first,

@@ -149,8 +149,17 @@ def shipped_file(format_: str, name: str, place: str = "") -> str | None:
         path = os.path.normpath(os.path.join(os.path.dirname(place), name)).replace(os.sep, "/")
         return path if path in files else None
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("..", ".", "")]
-    ending = "/" + "/".join(parts)
-    return next((path for path in files if ("/" + path).endswith(ending)), None)
+    elsewhere = name.startswith(("/", "$"))
+    for here in range(max(1, len(parts) - _TELLING + 1) if elsewhere else 1):
+        ending = "/" + "/".join(parts[here:])
+        found: str | None = next((path for path in files if ("/" + path).endswith(ending)), None)
+        if found is not None:
+            return found
+    return None
+
+
+_TELLING = 3
+"""Parts of a path, `examples/configs/sft.yaml`, that tell a shipped file behind a folder that nobody knows."""
 
 
 class Base(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...models.resolve import is_known
 from ...upstream.behaviour import default_of
 from ...upstream.ms_swift import DEFAULTS as FORMER
 from ..core.backends.gpus import model_ranks
@@ -32,7 +33,7 @@ from ..core.backends.megatron import (
 )
 from ..core.backends.plain import size
 from ..core.backends.training_loop import USUAL, runs_on
-from ..core.bindings.kinds import FLAG, POSITIVE
+from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
 from ..core.bindings.spelling import DTYPE
 from ..core.format import Format, NoJobError, Reading
@@ -68,6 +69,13 @@ def read(document: Document, project: Project) -> Reading:
     reader.bind(TABLE.rows)
     reader.reading.problems = key_problems(document, NAME, known=("command", "config")) + reader.reading.problems
     return reader.reading
+
+
+def _set_converted(reader: Reader) -> None:
+    """A checkpoint that `swift export --to_mcore` made stands in for `model`, whose name its folder bears."""
+    given = reader.given(TEXT, "mcore_model", "load") if reader.job.model is None else None
+    if given and is_known(given.value, reader.project.root):
+        reader.set("model", given, given.value, "the model that it was converted from, by its name")
 
 
 def _set_targets(reader: Reader) -> None:
@@ -136,6 +144,7 @@ TABLE = Table(
         *mixed_precision(),
         ms_swift.set_objective,
         trainer_rows(*MODEL),
+        _set_converted,
         *tuning(usual="full"),
         _set_targets,
         *layout(),

@@ -21,6 +21,8 @@ from ..core.format import Format, NoJobError, Reading
 from ..core.keys import default, key_problems
 from ..core.model_facts import find_model
 from ..core.world_size import Stated, set_hardware
+from .litgpt_generate import GENERATES, command_of
+from .litgpt_generate import TABLE as GENERATION
 from .litgpt_model import changed, hub_id, lora_targets, quantization_of
 
 if TYPE_CHECKING:
@@ -45,9 +47,9 @@ _TRAINS = {
 
 
 def read(document: Document, project: Project) -> Reading:
-    """The Job of a run. Raises NoJobError for commands that train nothing."""
+    """The Job of a run. Raises NoJobError for commands that neither train nor answer a prompt."""
     reader = Reader(document, project, NAME, UPSTREAM)
-    reader.bind(TABLE.rows)
+    reader.bind((GENERATION if command_of(reader) in GENERATES else TABLE).rows)
     reader.reading.problems[:0] = key_problems(document, NAME, known=("command", "config"))
     return reader.reading
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.backends.trainer import model
-from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, WORD, Unsaid
+from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT, WORD, Unsaid
 from ..core.bindings.rows import LEAVE, NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written, only, says_as_is
 from ..core.bindings.spelling import DTYPE, attention
 from ..core.format import Format, NoJobError, Reading
@@ -79,6 +79,13 @@ def _set_share(reader: Reader) -> None:
         reader.default("inference.prompt_length", None, "the tasks' samples decide; model_max_length only cuts them")
 
 
+def _spread(reader: Reader) -> None:
+    """`device_map` of one process spreads the layers; of several, each has a whole model (builders/models.py)."""
+    if reader.project.launcher is None:
+        reader.derived("parallelism.data", 1, "one process")
+        reader.bind((Key("parallelism.device_map", "model.device_map", TEXT, "auto"),))
+
+
 def _prompt(length: int, job: Job) -> int | Unsaid:
     new = job.get("inference.new_tokens") or 0
     return length - new if length > new else Unsaid.OTHER
@@ -118,6 +125,7 @@ _INFERENCE = only(
         lambda job: not _serves(job),
         _set_share,
         Fixed("parallelism.tensor", 1),
+        _spread,
         Key("inference.batch_size", "generation.batch_size", POSITIVE, 1),
         Key("inference.new_tokens", "generation.max_new_tokens", POSITIVE, 1024),
         Key(

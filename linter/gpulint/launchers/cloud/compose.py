@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
 from ...repository.images import versions as image_versions
-from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
-from ..commands.images import elsewhere, entrypoint, not_estimated, why_alone
+from ..commands.images import elsewhere, not_estimated, program_of, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
+from ..containers.docker import CONTAINER_SHARED_MEMORY
+from ..containers.mounts import of_compose
+from ..containers.ports import Asked, forwarded
 from ..kubernetes.container import (
     Container,
-    called,
     foreign,
     jobs_of_container,
     listed_environment,
@@ -24,7 +25,7 @@ from ..kubernetes.pod_settings import SHARED
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import size
 from ..shell.shell import Command, Word
-from ..values import count, mappings, value_at
+from ..values import count, mappings, scalar, value_at
 
 if TYPE_CHECKING:
     from ...formats.core.format import Problem, Project
@@ -59,6 +60,7 @@ def launches(document: Document, project: Project) -> Started:
             continue
         resources = Resources()
         resources.beside = None if "profiles" in service.keys() else services  # noqa: SIM118
+        resources.mounts = of_compose(service)
         _read_resources(service, document, resources)
         device = elsewhere(_image(service))
         if device and not {"build"} & set(service.keys()):
@@ -113,7 +115,7 @@ def _jobs(service: Node, document: Document, project: Project, resources: Resour
 def _entry_words(image: str, command: list[Word]) -> list[Word]:
     """The program of an image, or the one that its arguments tell."""
     at = command[0].at[:1] if command and command[0].at else (0,)
-    return [Word(text, at * len(text)) for text in entrypoint(image) or (called(command) if command else ())]
+    return [Word(text, at * len(text)) for text in program_of(image, command)]
 
 
 def _filled(text: str) -> str:
@@ -137,6 +139,14 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
             resources.state("gpus_per_node", len(ids.items()), document.path, "devices.device_ids", ids.span)
             listed = ",".join(str(item.value) for item in ids.items())
             resources.tell("devices", listed, document.path, "devices.device_ids", ids.span)
+    if (all_ := service.entry("gpus")) is not None:
+        resources.read("gpus_per_node", all_, document.path, parse=count)
+        for device in mappings(all_.value):
+            resources.read("gpus_per_node", device.entry("count"), document.path, "gpus.count", count)
+    limit = service.find("mem_limit") or service.find("deploy.resources.limits.memory")
+    if limit is not None and limit.value.is_scalar and (most := size(_filled(str(limit.value.value)))):
+        resources.state("host_memory", most, document.path, str(limit.key.value), limit.value.span)
+        resources.tell("container.memory_limit", most, document.path, str(limit.key.value), limit.value.span)
     image = service.entry("image")
     if image is not None and image.value.is_scalar:
         resources.tell("container.image", _filled(str(image.value.value)), document.path, "image", image.value.span)
@@ -145,11 +155,20 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
         published = [_published(item) for item in ports.value.items()]
         listed = ",".join(port for port in published if port)
         resources.tell("container.ports", listed, document.path, "ports", ports.value.span)
+        inside = tuple(port for item in ports.value.items() if (port := _inside(item)) is not None)
+        if len(inside) == len(ports.value.items()) and service.get("network_mode") is None:
+            at = ports.value.items()[0].span if inside else ports.value.span
+            resources.asked_ports.append(Asked(inside, "published port", "ports", document.path, at))
     privileged = service.entry("privileged")
     if privileged is not None:
         value, span = privileged.value.value, privileged.value.span
         resources.tell("container.privileged", value, document.path, "privileged", span)
     _shared_memory(service, document, resources)
+
+
+def _inside(item: Node) -> int | None:
+    """The container's port of an entry of `ports`."""
+    return forwarded(scalar(item, "target") if item.is_mapping else _filled(str(item.value)))
 
 
 def _published(item: Node) -> str:

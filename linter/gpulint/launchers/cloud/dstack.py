@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
+from ...hardware.catalogue import UnknownGpu, find
 from ...repository.images import versions
 from ..commands.jobs import jobs_of
 from ..commands.skip_reasons import NOTHING
@@ -13,7 +14,7 @@ from ..kubernetes.container import Container, jobs_of_container, listed_environm
 from ..launch import Launcher, Resources, Started, combined
 from ..quantities import size
 from ..shell.script import of_scalar
-from ..values import scalar, text
+from ..values import listed, scalar, text, words
 
 if TYPE_CHECKING:
     from ...formats.core.format import Project
@@ -59,26 +60,43 @@ def _read_resources(document: Document, root: Node, resources: Resources) -> Non
         return
     where = (document.path, "resources.gpu", gpu.value.span)
     if gpu.value.is_mapping:
-        name, memory, asked = text(gpu.value, "name"), text(gpu.value, "memory"), scalar(gpu.value, "count")
+        names, memory = words(gpu.value.get("name")), _least(gpu.value, "memory")
+        asked = _least(gpu.value, "count")
     else:
-        name, memory, asked = "", "", ""
-        for part in str(gpu.value.value).split(":"):
+        names, memory, asked = [], "", ""
+        for part in (part for word in listed(gpu.value) for part in str(word.value).split(":")):
             if _COUNT.fullmatch(part):
                 asked = part
             elif re.match(r"\d", part):
                 memory = part
             elif part not in ("nvidia", "amd"):
-                name = part
+                names += [name.strip() for name in part.split(",")]
     resources.state("gpus_per_node", as_integer(asked.partition("..")[0]) or 1, *where)
-    resources.state("gpu", _kind(name, memory), *where)
+    kind = _kind(names, memory)
+    resources.state("gpu", kind, *where, note=f"the largest of {', '.join(names)}" if len(names) > 1 else "")
 
 
-def _kind(name: str, memory: str) -> str | None:
-    """The name of a card, with its memory where that is one size; None where only the memory is asked for."""
-    first = name.partition(",")[0]
-    if not first:
-        return None
-    return f"{first}-{memory}" if memory and ".." not in memory else first
+def _least(node: Node, key: str) -> str:
+    """A count or a size, `2`, `1..4` or `{min: 1, max: 4}`; the least of a range that is a mapping."""
+    return scalar(node, key) or scalar(node, f"{key}.min")
+
+
+def _kind(names: list[str], memory: str) -> str | None:
+    """The name of a card, with its memory where that is one size; None where only the memory is asked for.
+
+    Of several that may do the one of most memory, as nobody knows which it will be.
+    """
+    known: dict[str, int] = {}
+    for name in filter(None, names):
+        kind = f"{name}-{memory}" if memory and ".." not in memory else name
+        try:
+            known[kind] = find(kind).total
+        except UnknownGpu:
+            continue
+    first = next(iter(names), "")
+    if len(names) > 1 and known:
+        return max(known, key=lambda kind: known[kind])
+    return next(iter(known), f"{first}-{memory}" if first and memory and ".." not in memory else first) or None
 
 
 LAUNCHER = Launcher(NAME, "dstack configuration", "dstack 0.19", recognise, launches, "`resources.gpu` x `nodes`")

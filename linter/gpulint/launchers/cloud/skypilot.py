@@ -116,8 +116,8 @@ def _read_resources(root: Node, document: Document, resources: Resources) -> Non
 
 
 def _gigabytes(value: object) -> int | None:
-    """Bytes of `64`, `64+` or `64GB`."""
-    return size(value, unit="G")
+    """Bytes of `64` or `64GB`; of `64+`, at least so many, None."""
+    return None if str(value).strip().endswith("+") else size(value, unit="G")
 
 
 _NO_GPUS = ("tpu", "inferentia", "trainium", "gaudi")

@@ -1,7 +1,7 @@
 """Shell text that does not do what it seems to: words and commands that a line's end joins or cuts.
 
-Each is a `Problem` of the file: `joined-words`, `cut-command`, `unexported-variable`, `misspelt-variable` and
-`expanded-too-early`.
+Each is a `Problem` of the file: `joined-words`, `cut-command`, `unexported-variable`, `misspelt-variable`,
+`option-and-value` and `expanded-too-early`.
 """
 
 from __future__ import annotations
@@ -119,6 +119,21 @@ def _used(name: str, file: Document) -> bool:
     """Whether the file fills it in somewhere, exports it, or exports everything."""
     pattern = rf"\$\{{?{name}\b|(?:export|declare -x)\b[^\n]*\b{name}\b|set -a|allexport"
     return re.search(pattern, file.text) is not None
+
+
+def together(program: Unwrapped, file: Document) -> Iterator[Problem]:
+    """An option and its value in one word, `"--model org/name"`, where the program expects two or an equals sign."""
+    before = ""
+    for word in program.words:
+        match = _TOGETHER.match(word.text) if word.known and _written(word) else None
+        option = before.startswith("-") and "=" not in before and " " not in before
+        before = word.text
+        if match is not None and not option:
+            span = place(places_of(file.text), word.at)
+            yield Problem("option-and-value", match[1], span, {"value": match[2]}, file.path)
+
+
+_TOGETHER = re.compile(r"(--[A-Za-z][\w-]*)[ \t]+(\S+)")
 
 
 def early(command: Command, program: Unwrapped, resources: Resources, file: Document) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
 from ...source.places import places_of
-from ..quantities import size
+from ..containers.docker import tell_container
 from ..shell.script import place
 
 if TYPE_CHECKING:
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from ..shell.shell import Word
     from .wrappers import Unwrapped
 
-CONTAINER_SHARED_MEMORY = 64 << 20
-"""Shared memory of a container that nobody gives more (docker run reference, `--shm-size`; containerd's default)."""
-
 MAX_VARIABLES = 200
 
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{2,63}")
-_CONTAINER_MANAGERS = frozenset({"docker", "podman", "nvidia-docker"})
 
 
 def tell(resources: Resources, program: Unwrapped, variables: Mapping[str, Word], file: Document) -> None:
@@ -44,21 +40,6 @@ def tell(resources: Resources, program: Unwrapped, variables: Mapping[str, Word]
     wrappers = [name for name, _ in (*program.launchers, *program.options)]
     if wrappers:
         resources.told["wrappers"] = (wrappers, Origin("derived", "the command line"))
+    tell_container(resources, program, file)
     if program.image:
         resources.told.setdefault("container.image", (program.image, Origin("derived", "the command line")))
-        _container(resources, program, file)
-
-
-def _container(resources: Resources, program: Unwrapped, file: Document) -> None:
-    """`docker run` without `--shm-size`, `--ipc=host` or a mount leaves /dev/shm at 64 MiB."""
-    for name, options in program.options:
-        if name not in _CONTAINER_MANAGERS:
-            continue
-        resources.told["container.image"] = (program.image, Origin("derived", f"{name} run on the command line"))
-        root = options.root
-        given = root.entry("shm-size") or root.entry("shm_size")
-        if given is not None:
-            resources.state("shared_memory", size(given.value.value), file.path, "shm-size", given.value.span)
-        elif root.entry("ipc") is None and "/dev/shm" not in file.text:  # noqa: S108
-            resources.shared_memory = CONTAINER_SHARED_MEMORY
-            resources.origins["shared_memory"] = Origin("default", f"64 MiB, the default of {name}")

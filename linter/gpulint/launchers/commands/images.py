@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...repository.images import name_of, named_after
 from ...source.tables import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..shell.words import Word
 
 
 def entrypoint(image: str) -> list[str]:
@@ -21,6 +26,72 @@ def entrypoint(image: str) -> list[str]:
             command: list[str] = row["command"]
             return command
     return []
+
+
+_VLLM_FLAGS = frozenset(
+    {
+        "tensor-parallel-size", "max-model-len", "gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens",
+        "kv-cache-dtype", "enable-prefix-caching", "enforce-eager", "enable-lora", "served-model-name", "swap-space",
+        "pipeline-parallel-size", "tool-call-parser", "enable-auto-tool-choice", "enable-expert-parallel",
+        "data-parallel-size", "max-lora-rank", "enable-chunked-prefill", "limit-mm-per-prompt", "trust-remote-code",
+    }
+)  # fmt: skip
+_SGLANG_FLAGS = frozenset(
+    {
+        "tp", "tp-size", "tensor-parallel-size", "mem-fraction-static", "context-length", "chunked-prefill-size", "dp",
+        "max-running-requests", "attention-backend", "served-model-name", "dp-size", "schedule-policy",
+    }
+)  # fmt: skip
+_TGI_FLAGS = frozenset(
+    {"num-shard", "sharded", "max-total-tokens", "max-input-length", "max-input-tokens", "max-batch-prefill-tokens"}
+)
+_LLAMA_FLAGS = frozenset({"ngl", "n-gpu-layers", "gpu-layers", "c", "ctx-size", "np", "parallel", "fa", "flash-attn"})
+
+_TOLD = (
+    ("model", _VLLM_FLAGS, ("vllm", "serve")),
+    ("model-path", _SGLANG_FLAGS, ("python3", "-m", "sglang.launch_server")),
+    ("model-id", _TGI_FLAGS, ("text-generation-launcher",)),
+    *((name, _LLAMA_FLAGS, ("llama-server",)) for name in ("hf-repo", "hf", "m")),
+)
+"""The flag for the model, others of which one must stand beside it, and the server that takes both."""
+
+_NAMED = {"vllm": "model", "sglang": "model-path", "tgi": "model-id"}
+"""Words of an image's name that tell the server where its flag for the model is there."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.py)(?<!\.sh)")
+
+
+def names_model(word: str) -> bool:
+    """Whether a word has the form of a hub id, ORG/NAME, and is no script."""
+    return _HUB_ID.fullmatch(word) is not None
+
+
+def program_of(image: str, words: Sequence[Word], *, guess: bool = True) -> tuple[str, ...]:
+    """The program in front of the arguments of an image: its entrypoint, else, where one may `guess`, the server whose
+    flags they are; empty where they begin with a program of their own or tell none.
+
+    The same for `docker run`, a service of compose, and a container of a pod.
+    """
+    known = tuple(entrypoint(image))
+    if known or not words or not image or not guess or not words[0].at:
+        return known
+    return _called(words, name_of(image).rpartition("/")[2].lower())
+
+
+def _called(words: Sequence[Word], name: str) -> tuple[str, ...]:
+    flags = {word.text.lstrip("-").partition("=")[0].replace("_", "-") for word in words if word.text.startswith("-")}
+    first = words[0].text
+    if first == "serve":
+        return ("vllm",) if not flags.isdisjoint(_VLLM_FLAGS) else ()
+    if names_model(first) and not flags.isdisjoint(_VLLM_FLAGS):
+        return ("vllm", "serve")
+    if not first.startswith("-"):
+        return ()
+    for model, others, program in _TOLD:
+        said = any(word in re.split(r"[^a-z]+", name) for word, flag in _NAMED.items() if flag == model)
+        if model in flags and (said or not flags.isdisjoint(others)):
+            return program
+    return ()
 
 
 def upstream(image: str) -> bool:

@@ -12,18 +12,21 @@ from ...job.origin import Origin
 from ...repository.images import versions as versions_of
 from ...repository.requirement import requirement
 from ...source.places import places_of
+from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
-from .cut_lines import cut, early, joined, misspelt, unexported
+from .cut_lines import cut, early, joined, misspelt, together, unexported
 from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
 from .generated_files import with_written
 from .images import elsewhere, upstream
+from .made_folders import made_by, with_folders
 from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
+from .serve_files import served_file
 from .skip_reasons import NOTHING, starts_ranks
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ..shell.script import Script
     from ..shell.shell import Command, Word
+    from .made_folders import Made
     from .programs import Begun
     from .tasks import Tasks
     from .wrappers import Unwrapped
@@ -81,8 +85,8 @@ def jobs_of_commands(
 ) -> Started:
     """The jobs that commands start; see `jobs_of`. `versions` of packages are those that the image states."""
     gathered = _Gathered(file, resources, part, dict(versions or {}), trail or Trail())
-    listed = list(listed)
-    for command, behind in zip(listed, [*listed[1:], None], strict=True):
+    listed = [command for command in listed if command.words]
+    for command, behind in zip(listed, [*listed[1:], None], strict=False):
         project = with_written(command, file, project)
         command = with_project_files(command, file, project)
         for inner, unwrapped in unwrap(command, file):
@@ -111,6 +115,7 @@ class _Gathered:
         self._reasons: list[str] = []
         self._unknown: list[Unwrapped] = []
         self._away = False
+        self._folders: dict[str, Made] = {}
         self._over: list[object] = []
 
     def started(self) -> Started:
@@ -124,7 +129,9 @@ class _Gathered:
 
     def take(self, one: _One, project: Project) -> None:
         """What one program starts: the jobs of a script that it follows, a job of its own, or nothing known."""
-        program = one.program
+        program = with_folders(one.program, self._folders)
+        self._folders |= made_by(one.program, self.file, self._folders)
+        one = one._replace(program=program)
         self.known.update(_pinned(program))
         self.known.update(versions_of(program.image))
         self._away = self._away or _leaves(program, self.file, project)
@@ -134,15 +141,20 @@ class _Gathered:
         ) -> Started:
             return jobs_of(whole(script), script, project, own, set_, "", self.known, arguments, way)
 
+        served = served_file(program, self.file, project)
+        if served is not None:
+            self._follow(served)
+            return
         followed = follow(program, one.inner, self.file, project, self.resources, self.trail, start)
         if followed is not None:
             self._follow(followed)
             return
-        begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
         asked = any(name == "sbatch" for name, _ in program.options)
         own = Resources() if asked else self.resources.copy()
         ask(own, program)
         tell(own, program, one.inner.environment, self.file)
+        project = of_project(own.mounts, project)
+        begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
         tasks = tell_tasks(own, program)
         self.problems += [item for item in misspelt(one.inner, self.file) if item not in self.problems]
         if begun is not None or starts_ranks(program):
@@ -162,6 +174,7 @@ class _Gathered:
 
     def _read_text(self, one: _One, own: Resources) -> None:
         self.problems += joined(one.inner, self.file)
+        self.problems += together(one.program, self.file)
         self.problems += cut(one.command, one.behind, self.file)
         self.problems += unexported(one.inner, self.file, own)
         self.problems += early(one.command, one.program, own, self.file)

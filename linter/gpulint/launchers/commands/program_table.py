@@ -44,4 +44,7 @@ def _program(row: dict[str, Any], short: dict[str, str]) -> Program:
 
 
 _TABLE = read_table(__file__, "programs.json")
+MODULES: dict[str, str] = _TABLE["modules"]
+"""Modules that are a command under another name: `python -m trl.cli sft` is `trl sft`."""
+
 PROGRAMS = tuple(_program(row, _TABLE["short"].get(row["format"], {})) for row in _TABLE["programs"])

@@ -18,7 +18,7 @@ from ..shell.script import place
 from .flags import Manner, inside, overlaid, read_flags, scalar
 from .generated_files import CONFIG_SUFFIXES, MadeError
 from .own_options import sourced_options
-from .program_table import PROGRAMS
+from .program_table import MODULES, PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,14 +120,33 @@ def _with_variables(format_: str, flags: Document, variables: Mapping[str, Word]
 def known(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
     """The row of a program, and the words behind its name; None for one that is in no table."""
     called = ("-m " if program.module else "") + program.head
-    for row, more in _heads().get(called, ()):
+    first, *given = MODULES[program.head].split() if program.module and program.head in MODULES else [called]
+    at = program.name.at[:1]
+    words = (*(program.name._replace(text=text, at=at * len(text)) for text in given), *program.words)
+    for row, more in _heads().get(first, ()):
         size = len(more)
-        if [word.text for word in program.words[:size]] == more:
-            return row, program.words[size:]
+        if [word.text for word in words[:size]] == more:
+            return row, words[size:]
+    found = _of_module_file(program)
+    if found is not None:
+        return found
     path = "/" + program.name.text.replace("\\", "/")
     for row, more in _heads().get(path.rpartition("/")[2], ()) if path.endswith(".py") else ():
         if more and path.endswith("/" + more[0]):
             return row, program.words
+    return None
+
+
+def _of_module_file(program: Unwrapped) -> tuple[Program, tuple[Word, ...]] | None:
+    """The row of a module that is started by its file: `swift/cli/sft.py` for `-m swift.cli.sft`."""
+    if program.module or not program.head.endswith(".py"):
+        return None
+    parts = program.name.text.removesuffix(".py").replace("\\", "/").split("/")
+    for start in range(len(parts) - 1):
+        for row, more in _heads().get(f"-m {'.'.join(parts[start:])}", ()):
+            size = len(more)
+            if [word.text for word in program.words[:size]] == more:
+                return row, program.words[size:]
     return None
 
 
@@ -218,7 +237,8 @@ def _with_file(
     path, where = reference
     span = where if isinstance(where, Span) else place(places_of(file.text), where.at)  # type: ignore[attr-defined]
     if _PLACEHOLDER.search(path):
-        return None
+        base = _based(format_, path, flags, span)
+        return Begun(format_, base) if base is not None and path.startswith("$") else None
     reason = "not found"
     try:
         document = project.open(path.removeprefix(_OUMI), file.path)

@@ -14,7 +14,7 @@ from ...source.tables import read_table
 from ..shell.script import Script
 from ..shell.shell import MAX_NESTING, Command, Word, commands
 from .flags import Manner, read_flags
-from .images import entrypoint
+from .images import names_model, program_of
 
 if TYPE_CHECKING:
     from ...source.document import Document
@@ -97,9 +97,7 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
             set_ = _container_variables(own)
             seen = None if command.exported is None else command.exported.union(set_)
             command = command._replace(variables={**command.variables, **set_}, exported=seen)
-            if not words or words[0].text.startswith("-"):
-                first = skipped[0].at[:1]
-                words = (*(Word(text, first * len(text)) for text in entrypoint(image)), *words)
+            words = _in_image(own, skipped[0], words)
         manner = Manner(switches=wrapper.switches.__contains__)
         document = read_flags(own, file, manner).document
         (launchers if wrapper.processes else options).append((wrapper.heads[0][0], document))
@@ -110,6 +108,17 @@ def _unwrap(command: Command, file: Document, depth: int) -> list[tuple[Command,
                 for inner, program in _unwrap(each, file, depth + 1)
             ]
     return []
+
+
+def _in_image(own: list[Word], image: Word, words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The command in a container: `--entrypoint` or the image's own program in front of the words behind the image."""
+    given = _held(own, "entrypoint")
+    if given is not None:
+        return (given, *words) if given.text else words
+    front = program_of(image.text, words)
+    if words and not words[0].text.startswith("-") and not names_model(words[0].text) and front != ("vllm",):
+        return words  # a program of its own
+    return (*(Word(text, image.at[:1] * len(text)) for text in front), *words)
 
 
 def _of_shell(

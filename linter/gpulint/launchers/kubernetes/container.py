@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...formats.core.format import Problem
 from ...job.origin import Origin
 from ...repository.images import versions
-from ..commands.images import entrypoint, upstream, why_alone
+from ..commands.images import program_of, upstream, why_alone
 from ..commands.jobs import jobs_of_commands
 from ..launch import Started
 from ..shell.script import of_scalar
@@ -44,20 +44,18 @@ def jobs_of_container(
     container: Container, file: Document, project: Project, resources: Resources, part: str
 ) -> Started:
     """The jobs that a container starts: its entrypoint with its arguments, or the script that a shell is given."""
-    words: list[Word] = []
-    if container.command:
-        words += [written(file, node, container.environment) for node in container.command]
-    else:
-        words += [Word(text, ()) for text in entrypoint(container.image)]
-    words += [written(file, node, container.environment) for node in container.arguments]
-    words = [item for item in words if item.text or item.at]
-    if container.command and (problem := one_string(file, container.command[0], words)) is not None:
+    first = [written(file, node, container.environment) for node in container.command or ()]
+    words = [written(file, node, container.environment) for node in container.arguments]
+    words = [item for item in (*first, *words) if item.text or item.at]
+    asks = resources.gpus_per_node is not None or (bool(words) and words[0].text == "serve")
+    if not container.command:
+        words = [*(Word(text, ()) for text in program_of(container.image, words, guess=asks)), *words]
+    if container.command and words and (problem := one_string(file, container.command[0], words)) is not None:
         return Started([], [problem], "its command is one string")
+    if container.command:
+        resources.told["container.command"] = (words[0].text, Origin("derived", "the manifest"))
     if not words or why_alone(container.image):
         return Started([], [], why_alone(container.image) or "its command is in the image")
-    asks = resources.gpus_per_node is not None or words[0].text == "serve"
-    if not container.command and words[0].at and container.image and asks:
-        words = [*(Word(text, words[0].at[:1] * len(text)) for text in called(words)), *words]
     anchor = next((item.at for item in words if item.at), (0,))
     placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
     command = Command(tuple(placed), container.environment)
@@ -79,29 +77,6 @@ def foreign(started: Started, image: str) -> Started:
     for launch in started.launches if image else ():
         launch.resources.told.setdefault("container.image", (image, Origin("derived", "the image that it runs in")))
     return started if not image or upstream(image) else started.each(own_build=True)
-
-
-_VLLM_FLAGS = frozenset(
-    {
-        "tensor-parallel-size", "max-model-len", "gpu-memory-utilization", "max-num-seqs", "max-num-batched-tokens",
-        "kv-cache-dtype", "enable-prefix-caching", "enforce-eager", "enable-lora", "served-model-name", "swap-space",
-    }
-)  # fmt: skip
-_TGI_FLAGS = frozenset(
-    {"num-shard", "sharded", "max-total-tokens", "max-input-length", "max-input-tokens", "max-batch-prefill-tokens"}
-)
-
-
-def called(words: Sequence[Word]) -> tuple[str, ...]:
-    """The server whose flags stand alone as the arguments of an image that nobody knows; empty where they tell none."""
-    flags = {word.text[2:].partition("=")[0].replace("_", "-") for word in words if word.text.startswith("--")}
-    if words[0].text == "serve" and not flags.isdisjoint(_VLLM_FLAGS):
-        return ("vllm",)
-    if not words[0].text.startswith("--"):
-        return ()
-    if "model" in flags and not flags.isdisjoint(_VLLM_FLAGS):
-        return ("vllm", "serve")
-    return ("text-generation-launcher",) if "model-id" in flags and not flags.isdisjoint(_TGI_FLAGS) else ()
 
 
 def split_command(file: Document, node: Node | None) -> list[Word] | None:

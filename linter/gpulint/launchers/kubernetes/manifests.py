@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.core.keys import key_problems, load
+from ..containers.services import tell_services
 from ..embedded import embedded
 from ..launch import Started
 from ..values import scalar
@@ -177,6 +178,7 @@ def launches(document: Document, project: Project) -> Started:
         if module is None:
             continue
         started: Started = import_module(f".{module_of(module)}", __package__).read(item, manifests)
+        started = tell_services(item, manifests.objects, started, document, project)
         found += started.launches
         problems += started.problems
         if len(found) >= MAX_JOBS:

@@ -9,6 +9,8 @@ from ...formats.core.placeholders import is_blank
 from ...source.node import Entry
 from ...units import MIB
 from ..commands.images import elsewhere, not_estimated
+from ..containers.mounts import of_pod
+from ..containers.probes import tell_probes
 from ..launch import Resources, Started, combined
 from ..machines import machine_of, other_family, tell_machine
 from ..quantities import quantity
@@ -65,12 +67,16 @@ def jobs_of_pod(
     those that a controller sets in every container, which may also mount /dev/shm.
     """
     found = []
-    for container in mappings(spec.get("containers")):
+    containers = mappings(spec.get("containers"))
+    beside = any(scalar(init, "restartPolicy") == "Always" for init in mappings(spec.get("initContainers")))
+    for container in containers:
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
         if not mounts_shared_memory:
             tell_pod(spec, container, file, own)
+        tell_probes(container, file, own, alone=len(containers) == 1 and not beside)
+        own.mounts |= of_pod(spec, container)
         opening = mounted(spec, container, file, project)
         command = container_of(container, file, variables)
         device = elsewhere(command.image) if own.gpus_per_node is None else ""
@@ -120,7 +126,7 @@ def read_asked(section: Node | None, file: Document, resources: Resources) -> No
     for name in ("limits", "requests"):
         asked = value_at(section, name)
         for entry in asked.entries() if asked is not None else ():
-            _asked(entry, file, resources)
+            _asked(entry, file, resources, limits=name == "limits")
 
 
 def read_node(spec: Node, file: Document, resources: Resources) -> None:
@@ -128,7 +134,8 @@ def read_node(spec: Node, file: Document, resources: Resources) -> None:
     read_labels(list(_labels(spec)), file, resources)
 
 
-def _asked(entry: Entry, file: Document, resources: Resources) -> None:
+def _asked(entry: Entry, file: Document, resources: Resources, *, limits: bool) -> None:
+    """GPUs of either section; a container may use more memory than it requests, up to its limit."""
     name = str(entry.key.value)
     if resources.gpus_per_node is None and (name in GPUS or name.startswith(_MIG)):
         resources.read("gpus_per_node", entry, file.path, parse=count)
@@ -136,7 +143,7 @@ def _asked(entry: Entry, file: Document, resources: Resources) -> None:
             resources.state("gpu", name.rpartition("/")[2], file.path, name, entry.key.span)
             stated = resources.origins["gpu"]
             resources.origins["gpu"] = stated._replace(kind="assumed", note="the newest card that is cut so")
-    elif name == "memory" and resources.host_memory is None:
+    elif name == "memory" and limits and resources.host_memory is None:
         resources.read("host_memory", entry, file.path, parse=quantity)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
-from ..commands.environment_facts import CONTAINER_SHARED_MEMORY
+from ..containers.docker import CONTAINER_SHARED_MEMORY
 from ..quantities import gpus_of, quantity
 from ..values import mappings, scalar, value_at
 
@@ -30,7 +30,10 @@ _ONE_LETTER_OFF = 0.9
 
 SHARED = "/dev/shm"  # noqa: S108
 
-_READ = {"container.ephemeral_storage": quantity, "container.gpu_limit": gpus_of, "container.gpu_request": gpus_of}
+_READ = {
+    "container.memory_limit": quantity, "container.ephemeral_storage": quantity, "container.gpu_limit": gpus_of,
+    "container.gpu_request": gpus_of,
+}  # fmt: skip
 
 
 def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) -> None:
@@ -42,6 +45,7 @@ def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) 
         ("container.privileged", "securityContext.privileged"),
         ("container.gpu_limit", None),
         ("container.gpu_request", None),
+        ("container.memory_limit", "resources.limits.memory"),
         ("container.ephemeral_storage", "resources.limits.ephemeral-storage"),
     ):
         entry = container.find(path) if path else _gpus(container, name.rpartition("_")[2] + "s")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from ..printable import json_text
 
 if TYPE_CHECKING:
     from ...finding import Report
@@ -34,4 +35,4 @@ def render(report: Report) -> str:
                 },
             }
         )
-    return json.dumps(issues, indent=2)
+    return json_text(issues)

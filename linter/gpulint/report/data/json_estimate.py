@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, cast
 
 from ...declared import plain
 from ..masking import masked
+from ..printable import json_text
 from . import shape
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def render(estimates: Iterable[tuple[str, Estimate, JobResult]], *, explain: boo
     """Files, their estimates and what comes of the jobs as JSON text, with the derivation on request;
     `schemas/estimate.json` describes it."""
     found = tuple(_estimate(file, item, result, explain=explain) for file, item, result in estimates)
-    return json.dumps(plain(shape.Estimates(shape.ESTIMATE, found)), indent=2)
+    return json_text(plain(shape.Estimates(shape.ESTIMATE, found)))
 
 
 def as_object(file: str, estimate: Estimate, result: JobResult) -> dict[str, Any]:

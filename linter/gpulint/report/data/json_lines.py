@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from ..printable import json_text
 from .json_report import finding_object
 
 if TYPE_CHECKING:
@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def render(report: Report) -> str:
     """The findings of `gpulint-report/1`, one a line; empty where there is none."""
-    return "\n".join(json.dumps(finding_object(finding)) for finding in report.findings)
+    return "\n".join(json_text(finding_object(finding), indent=None) for finding in report.findings)

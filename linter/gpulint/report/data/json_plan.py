@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, cast
 
 from ...declared import plain
 from ..masking import masked
+from ..printable import json_text
 from . import shape
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def render(plans: Iterable[tuple[str, Plan]], sort: str) -> str:
     """(file, plan) pairs as JSON text; `schemas/plan.json` describes it."""
     found = tuple(_plan(file, plan, sort) for file, plan in plans)
-    return json.dumps(plain(shape.Plans(shape.PLAN, found)), indent=2)
+    return json_text(plain(shape.Plans(shape.PLAN, found)))
 
 
 def _plan(file: str, plan: Plan, sort: str) -> shape.Plan:

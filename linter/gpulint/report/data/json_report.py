@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, cast
 
 from ...declared import plain
+from ..printable import json_text
 from . import shape
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def render(report: Report) -> str:
     """The report as JSON text; `schemas/report.json` describes it."""
-    return json.dumps(as_object(report), indent=2)
+    return json_text(as_object(report))
 
 
 def as_object(report: Report) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from ..advice import advice
+from ..printable import json_text
 
 if TYPE_CHECKING:
     from ...finding import Finding, Report
@@ -15,12 +15,11 @@ _SEVERITIES = {"error": "ERROR", "warning": "WARNING", "info": "INFO"}
 
 def render(report: Report) -> str:
     """One `DiagnosticResult`. Columns count UTF-8 bytes from 1, as the format has it."""
-    return json.dumps(
+    return json_text(
         {
             "source": {"name": "gpulint"},
             "diagnostics": [_diagnostic(finding, report.texts) for finding in report.findings],
         },
-        indent=2,
     )  # fmt: skip
 
 

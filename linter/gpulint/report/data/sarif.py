@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ...settings.severity import SEVERITIES
 from ..advice import advice
+from ..printable import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def render(report: Report, rules: Sequence[RuleText], version: str) -> str:
             }
         ],
     }
-    return json.dumps(log, indent=2)
+    return json_text(log)
 
 
 def _notifications(report: Report) -> Iterator[dict[str, Any]]:

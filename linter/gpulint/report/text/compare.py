@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from ...estimator.estimate import COMPONENTS
 from ...units import MIB, bytes_text
 from ...words import word
 from ..data.json_estimate import as_object
-from ..printable import printable
+from ..printable import json_text, printable
 from ..table import PLAIN, table
 from ..verdict import told
 
@@ -79,7 +78,7 @@ def as_json(one: Named, two: Named, found: Sequence[Difference]) -> str:
         }
         for item in found
     ]
-    return json.dumps({"schema": _SCHEMA, **sides, "differences": changes}, indent=2)
+    return json_text({"schema": _SCHEMA, **sides, "differences": changes})
 
 
 def _sizes(before: int, after: int) -> tuple[str, str, str]:

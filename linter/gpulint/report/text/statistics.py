@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ..printable import json_text
 from ..summary import summary
 from ..table import PLAIN, table
 
@@ -24,7 +24,7 @@ def render(report: Report, style: Style = PLAIN, *, once: bool = False) -> str:
 def as_json(report: Report) -> str:
     """The same for programs."""
     names = ("findings", "severity", "rule", "name", "files")
-    return json.dumps([dict(zip(names, row, strict=True)) for row in _rows(report)], indent=2)
+    return json_text([dict(zip(names, row, strict=True)) for row in _rows(report)])
 
 
 def _rows(report: Report) -> list[tuple[int, str, str, str, int]]:

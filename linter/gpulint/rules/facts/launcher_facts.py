@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ...job.placement import Limit, devices_listed, shortages
+from ...units import GIB, MOST
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -77,6 +78,56 @@ _host_fact("load", "Host RAM of one node while the ranks load the model.")
 _host_fact("train", "Host RAM of one node that offloading takes during training.")
 _host_fact("save", "Host RAM of one node while a full checkpoint is gathered, offloaded states included.")
 _host_fact("high", "Upper bound of the host RAM of one node.")
+
+
+@fact("host.pinned", "bytes")
+def _pinned(facts: Facts) -> Any:
+    """Host RAM of one node that a server pins for the KV cache: offloaded, hierarchical, of LMCache, for all its ranks.
+
+    vLLM's `kv_offloading_size` is for all ranks together (config/cache.py), LMCache's limit and SGLang's `hicache_size`
+    for each (storage_backend/local_cpu_backend.py, mem_cache/memory_pool_host.py), in GB.
+    """
+    job = facts.job
+    ranks, each = facts.get("ranks"), facts.get("gpus.requested_per_node")
+    ranks = ranks if each is UNKNOWN else min(ranks, max(each, 1))
+    if job.kind != "inference" or job.inference is None:
+        return UNKNOWN
+    if job.inference.engine == "sglang":
+        return int(ranks * _hierarchical(facts))
+    if job.inference.engine != "vllm":
+        return UNKNOWN
+    limit = _number(facts.get("launch.environment.LMCACHE_MAX_LOCAL_CPU_SIZE"))
+    connector = _option(facts, "kv-transfer-config")
+    used = connector is not UNKNOWN and "lmcache" in str(connector).lower()
+    return int(_number(_option(facts, "kv-offloading-size")) * GIB + (ranks * limit * GIB if used else 0))
+
+
+def _hierarchical(facts: Facts) -> float:
+    """Bytes of one rank: `hicache_size`, else the cache on the GPU times `hicache_ratio`, if that is stated."""
+    if _option(facts, "enable-hierarchical-cache") is not True and _option(facts, "enable-hicache") is not True:
+        return 0
+    size, ratio = _number(_option(facts, "hicache-size")), _number(_option(facts, "hicache-ratio"))
+    cache = facts.outline.kv_cache if facts.outline is not None else None
+    pool = cache.tokens * cache.bytes_per_token if cache is not None else 0
+    return size * _GB if size else ratio * pool
+
+
+_GB = 10**9
+
+
+def _option(facts: Facts, name: str) -> Any:
+    """An option of the server, in either spelling."""
+    found = facts.get(f"config.{name}")
+    return facts.get(f"config.{name.replace('-', '_')}") if found is UNKNOWN or found is None else found
+
+
+def _number(value: Any) -> float:
+    """A number, as text or not; 0 for what is none."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return 0
+    return found if 0 < found < MOST else 0
 
 
 @fact("checkpoint.bytes", "bytes")

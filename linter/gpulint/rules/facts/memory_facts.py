@@ -72,6 +72,15 @@ _estimate_fact(
 )  # fmt: skip
 
 
+@fact("estimate.weights_read", "bytes")
+def _weights_read(facts: Facts) -> Any:
+    """Bytes of weights that one replica of a server reads before it answers: those of its ranks together."""
+    outline = facts.outline
+    if outline is None or facts.job.kind != "inference":
+        return UNKNOWN
+    return _most("weights")(outline) * facts.job.model_shards
+
+
 @fact("estimate.error")
 def _error(facts: Facts) -> Any:
     """Why memory cannot be estimated."""

@@ -28,6 +28,11 @@ PROBLEM_KINDS = {
     "misspelt-variable": "a variable that nobody reads and whose name is nearly that of one which is read",
     "expanded-too-early": "a variable of a Slurm task that the batch script's shell fills in",
     "one-string": "a command of a container that is one string",
+    "option-and-value": "an option and its value in one word of a command",
+    "probe-port": "a probe of a port on which the server does not listen",
+    "service-port": "a Service, or a published port, that leads to none on which the server listens",
+    "service-variable": "a variable that a Service sets and that the engine reads as something else",
+    "renders-nothing": "a value of a chart that its templates do not use here",
     "secret": "a text that looks like a key, a token or a password",
     "unused-suppression": "a suppression that matches no finding",
     "suppression-without-reason": "a suppression without a reason",
@@ -115,4 +120,6 @@ def _job_units() -> dict[str, str]:
     return {path: unit_of(item.metadata) for path, item in job_fields()}
 
 
-_LAUNCHER_UNITS = {"launch.disk": "bytes", "launch.container.ephemeral_storage": "bytes"}
+_LAUNCHER_UNITS = dict.fromkeys(
+    ("launch.disk", "launch.container.ephemeral_storage", "launch.container.memory_limit"), "bytes"
+)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....formats.core.coercion import as_integer
 from ....repository.images import versions
+from ...commands.images import program_of
 from ...commands.jobs import jobs_of_commands
 from ...launch import Launcher, Resources, Started
 from ...shell.shell import Command, Word
@@ -107,6 +108,8 @@ def _service(item: Object, predictor: Node, model: Node, manifests: Manifests) -
     storage = stored(file, model.get("storageUri") or value_at(model, "storage.storageUri"))
     _workers(predictor, server.resources, file)
     words = list(server.command)
+    if not words:
+        return Started([], [], "its command is in the image")
     if [word.text for word in words[:3]] == list(_FORMATS["huggingface"]):
         backend = _value(words, "backend")
         if backend == "huggingface":
@@ -139,7 +142,8 @@ def _server(predictor: Node, model: Node, runtime: Object | None, name: str, fil
         image, variables = container.image, dict(container.environment)
         program = [written(file, node, variables) for node in container.command or ()]
         arguments = [written(file, node, variables) for node in container.arguments]
-        command = [*(program or command), *arguments]
+        front = program_of(container.image, arguments)
+        command = [*(program or [Word(text, (start,) * len(text)) for text in front] or command), *arguments]
         read_resources(spec, base, file, resources)
     own = container_of(model, file, variables)
     if own.command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....formats.core.placeholders import is_blank
+from ....models.names import bears_a_name
 from ...commands.flags import overlaid, read_flags
 from ...shell.shell import Word
 from ..container import written
@@ -19,7 +20,8 @@ _KEYS = ("model", "model-path", "model_path", "model-id", "model_id")
 
 
 def stored(file: Document, uri: Node | None, named: Node | None = None) -> Word | None:
-    """The hub id of `hf://org/name:revision`; of other storage the name of the model where that looks like a hub id.
+    """The hub id of `hf://org/name:revision`; of other storage the name of the model where that looks like a hub id, or
+    the folder whose name a known model bears (`s3://models/Qwen2.5-7B-Instruct`).
 
     A word that is not known stands for files that only the cluster has; None where nothing is stored.
     """
@@ -32,6 +34,9 @@ def stored(file: Document, uri: Node | None, named: Node | None = None) -> Word 
         return word._replace(text=word.text[5:end], at=word.at[5:end])
     if named is not None and isinstance(named.value, str) and named.value.count("/") == 1 and not is_blank(named.value):
         return written(file, named, {})
+    start = word.text.find("/", word.text.find("://") + 3)
+    if "://" in word.text and start > 0 and word.known and bears_a_name(word.text[start:]):
+        return word._replace(text=word.text[start:], at=word.at[start:])
     text = "$STORED"
     return Word(text, word.at[:1] * len(text), known=False)
 

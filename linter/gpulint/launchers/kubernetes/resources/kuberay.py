@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...cloud import ray_serve
 from ...commands.jobs import jobs_of
 from ...embedded import embedded
 from ...launch import Launch, Launcher, Started
@@ -72,6 +73,10 @@ def _serve(item: Object, manifests: Manifests, resources: Resources) -> Started:
     form = recognise(config)
     if form is not None:
         return Started([Launch(f"{item.part}, serveConfigV2", form.name, config, resources)], [])
+    built = ray_serve.launches(config, manifests.project) if ray_serve.recognise(config) else Started([], [])
+    if built.launches:
+        # a model's file that is not here lies in the image
+        return Started([_placed(launch, item.part, resources) for launch in built.launches], [])
     found, paths = [], []
     for application in mappings(config.root.get("applications")):
         arguments = mapping_at(application, "args")
@@ -83,6 +88,14 @@ def _serve(item: Object, manifests: Manifests, resources: Resources) -> Started:
     named = next((path for path in paths if path), "")
     reason = f"serves Python code ({named})" if named else "has no application"
     return Started(found, [], "" if found else reason)
+
+
+def _placed(launch: Launch, part: str, cluster: Resources) -> Launch:
+    """A model of an application on the GPUs of the cluster; the kind that it asks for itself wins."""
+    own = cluster.copy()
+    if launch.resources.gpu is not None:
+        own.gpu, own.origins["gpu"] = launch.resources.gpu, launch.resources.origins["gpu"]
+    return launch._replace(part=f"{part}, {launch.part}", resources=own)
 
 
 LAUNCHER = Launcher(
