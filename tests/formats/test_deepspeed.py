@@ -5,6 +5,7 @@ import pytest
 from gpulint.formats.core.format import JobBuilder
 from gpulint.formats.core.releases import of_release
 from gpulint.formats.deepspeed.config import apply
+from gpulint.formats.deepspeed.matching import Argument
 from gpulint.formats.deepspeed.values import AutoValues
 from gpulint.job.job import Adapter, Zero
 from gpulint.source.read import parse
@@ -249,14 +250,15 @@ def test_transformers_refuses_literals_that_differ_from_its_own():
         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": 0.1}},
     }
     values = AutoValues(
-        micro_batch_size=1, gradient_accumulation_steps=2, bf16=True, max_grad_norm=1.0, weight_decay=0.0
+        micro_batch_size=1, gradient_accumulation_steps=2, bf16=True,
+        arguments={"max_grad_norm": Argument(1.0, "stated"), "weight_decay": Argument(0.0, "default")},
     )
     job, problems = applied(config, values)
     assert contradictions(problems) == [
         ("bf16.enabled", "false", "bf16: true"),
         ("train_micro_batch_size_per_gpu", "4", "micro_batch_size: 1"),
-        ("optimizer.params.weight_decay", "0.1", "weight_decay: 0.0"),
-        ("gradient_clipping", "0.5", "max_grad_norm: 1.0"),
+        ("optimizer.params.weight_decay", "0.1", "weight_decay: 0 (its default)"),
+        ("gradient_clipping", "0.5", "max_grad_norm: 1"),
     ]
     assert all(problem.path == "ds.json" for problem in problems)
     assert job.micro_batch_size is None

@@ -50,6 +50,16 @@ class Advice(NamedTuple):
     otherwise: str = ""
 
 
+class Case(NamedTuple):
+    """One of several conditions of a rule, with its own place and message; `formats` empty means those of the rule."""
+
+    when: Tree
+    at: tuple[Place, ...]
+    message: Template
+    formats: tuple[str, ...] = ()
+    suggest: tuple[Advice, ...] = ()
+
+
 class Rule(NamedTuple):
     """A rule as the engine runs it. What only people read stays in its file (`load.read_rule_file`).
 
@@ -57,6 +67,7 @@ class Rule(NamedTuple):
     each             the kind of problem it iterates over (`unknown-key`), or ""
     group            rules of one group report one finding a file: the first that fires, by priority
     priority         order of evaluation, small first
+    cases            the conditions of a rule that has several, each with its place and message
     file             where it was read from
     """
 
@@ -77,6 +88,7 @@ class Rule(NamedTuple):
     notes: tuple[Template, ...]
     suggest: tuple[Advice, ...]
     file: str
+    cases: tuple[Case, ...] = ()
 
     @property
     def order(self) -> tuple[int, str]:
@@ -86,6 +98,22 @@ class Rule(NamedTuple):
     def applies(self, kind: str, format_: str) -> bool:
         """Whether the rule speaks about files of that kind and format."""
         return (not self.kinds or kind in self.kinds) and (not self.formats or format_ in self.formats)
+
+    def variants(self, format_: str) -> tuple[Rule, ...]:
+        """The rule once for each of its cases that speaks about that format; itself where it has none."""
+        if not self.cases:
+            return (self,)
+        return tuple(
+            self._replace(
+                when=["and", self.when, case.when],
+                at=case.at,
+                message=case.message,
+                suggest=case.suggest or self.suggest,
+                cases=(),
+            )
+            for case in self.cases
+            if not case.formats or format_ in case.formats
+        )
 
 
 class Selection(NamedTuple):

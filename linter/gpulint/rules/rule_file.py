@@ -52,6 +52,18 @@ class AdviceTable:
 
 
 @dataclass(kw_only=True)
+class CaseTable:
+    """One of several conditions of a rule."""
+
+    when: Condition = declared("An expression over the facts, or several that must all hold.")
+    at: list[str] = declared("Location of the finding, as for a rule.", maxItems=16)
+    message: Line = declared("What is wrong: text with {expression} placeholders.")
+    formats: list[str] = declared("Only files of these formats; default those of the rule.", None, maxItems=64)
+    suggest: list[AdviceTable] = declared("What to do; default what the rule suggests.", None, maxItems=8)
+    source: str = declared("Where upstream says so.", None, maxLength=200)
+
+
+@dataclass(kw_only=True)
 class ExampleTable:
     """A config and what a check of it must find."""
 
@@ -90,14 +102,22 @@ class RuleTable:
     )
     confidence: Confidence = declared("How reliable a finding of the rule is.")
     when: Condition = declared("An expression over the facts, or several that must all hold.")
-    at: list[str | dict[str, str]] = declared(
-        "Location of the finding: Job fields, config.<key>, deepspeed.<key> or item; the first one that is set in a "
-        "file.",
-        maxItems=16,
-    )
-    message: Line = declared("What is wrong, with figures: text with {expression} placeholders.")
     why: str = declared("Why it matters: what happens in the job.")
     examples: list[ExampleTable] = declared("The tests: at least one that fires and one that does not.", maxItems=64)
+    at: list[str | dict[str, str]] = declared(
+        "Location of the finding: Job fields, config.<key>, deepspeed.<key> or item; the first one that is set in a "
+        "file. A rule without cases needs it.",
+        None,
+        maxItems=16,
+    )
+    message: Line = declared(
+        "What is wrong, with figures: text with {expression} placeholders. A rule without cases needs it.", None
+    )
+    cases: list[CaseTable] = declared(
+        "Conditions that each add to `when`, with a place and a message of their own: one finding for each that holds.",
+        None,
+        maxItems=160,
+    )
     what: str = declared("What the rule finds, in one sentence; shown in the index.", None)
     limits: str = declared("What the rule does not see.", None)
     references: list[str] = declared("Upstream sources: code, documentation, issues.", None, maxItems=64)
