@@ -31,7 +31,7 @@ from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
 from .typos import begun, nearest, same_degree, slip
-from .values import wrong_value
+from .values import former_value, wrong_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -221,7 +221,13 @@ class _Walk:
             return
         shapes = list(branches(self.schema, part))
         place = dotted.removeprefix(f"{self.prefix}.")
-        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended) if node.is_scalar else None
+        former = former_value(self.name, place, node)
+        if former is not None:
+            values = {**former, "upstream": self.upstream}
+            self.problems.append(Problem("deprecated-key", f"{dotted}: {node.value}", node.span, values, self.path))
+            return
+        strict = self.coercion == "pydantic"
+        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended, strict=strict)
         if wrong is not None:
             values = {**wrong, "upstream": self.upstream}
             self.problems.append(Problem("wrong-value", dotted or key, node.span, values, self.path))
