@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from gpulint import check
 from gpulint.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from gpulint.finding import Finding
 
 LEAST = 0.95
 """The share of refusals that must be found at the key."""
@@ -19,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """A case: whether it was found at a key, and elsewhere; what is said of the twin; `text` is "" where all is right."""
+    """A case: whether it was found at a key, or elsewhere; whether the twin is accused; `text` is "" if all is right."""
 
     found: bool
     elsewhere: bool
@@ -84,7 +87,9 @@ def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outco
         item for item in of_twin
         if item.severity == "error" or (item.severity == "warning" and _at_key(item, lines, case["at"]))
     ]  # fmt: skip
-    mistake = " ".join([*(f"{key}={value!r}" for key, value in case["set"].items()), *(f"-{key}" for key in case["drop"])])
+    mistake = " ".join(
+        [*(f"{key}={value!r}" for key, value in case["set"].items()), *(f"-{key}" for key in case["drop"])]
+    )
     text = "" if found else f"missed {case['validator']}: {mistake} on {case['base']} | {case['answer'][:90]}"
     if elsewhere and not found:
         text += f" (elsewhere: {', '.join(sorted({item.rule for item in findings if item.severity == 'error'}))})"
@@ -93,14 +98,18 @@ def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outco
     return Outcome(found, elsewhere, bool(said), text)
 
 
-def _checked(folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]) -> tuple[Any, list[str]]:
+def _checked(
+    folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]
+) -> tuple[tuple[Finding, ...], list[str]]:
     folder.mkdir(parents=True)
     for path, text in table.get("files", {}).items():
         (folder / path).write_text(text, encoding="utf-8")
     text = yaml.safe_dump(config, sort_keys=False)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
     settings = Settings(
-        root=str(folder), gpus=case.get("gpus", 1), gpu=GPUS.get(case.get("capability", "")),
+        root=str(folder),
+        gpus=case.get("gpus", 1),
+        gpu=GPUS.get(case.get("capability", "")),
         versions={table["upstream"]: table["release"]},
     )
     return check([str(folder / "config.yaml")], settings).findings, text.splitlines()
@@ -110,7 +119,7 @@ GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
 """A card of a compute capability, for the cases that have one."""
 
 
-def _at_key(finding: Any, lines: list[str], keys: list[str]) -> bool:
+def _at_key(finding: Finding, lines: list[str], keys: list[str]) -> bool:
     """Whether a finding points at a line of one of the keys, or of a value inside one."""
     if not finding.location.path.endswith("config.yaml"):
         return False

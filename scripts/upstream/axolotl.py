@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .classes import Classes
 from .schema import Json, whole
-from .values import words
+from .values import words as words_of
 
 if TYPE_CHECKING:
     from .source import Source
@@ -120,9 +120,9 @@ def axolotl(source: Source) -> Json:
 
 def _compile_options(source: Source) -> Json:
     """The options of Inductor that `validate_torch_compile_options` lets through."""
-    allowed = words(source, "utils/schemas/enums.py", "INDUCTOR_COMPILE_OPTIONS_ALLOWLIST")
+    allowed = words_of(source, "utils/schemas/enums.py", "INDUCTOR_COMPILE_OPTIONS_ALLOWLIST")
     value = {"type": ["boolean", "integer", "number", "string"]}
-    options = {"type": "object", "properties": {word: value for word in allowed}, "x-unknown-keys": "refused"}
+    options = {"type": "object", "properties": dict.fromkeys(allowed, value), "x-unknown-keys": "refused"}
     return {"anyOf": [options, {"type": "null"}], "default": None}
 
 

@@ -76,22 +76,22 @@ BY_HAND: dict[str, list[str]] = {
     "axolotl.adapters": ["lora", "qlora", "llama-adapter", "mora"],
     "axolotl.schedulers": ["one_cycle", "rex"],
     "axolotl.attention": [
-        "flash_attention_2", "flash_attention_3", "flash_attention_4", "flash_attention_torch", "flex_attention", "sdpa",
-        "eager", "xformers", "sage", "fp8",
+        "flash_attention_2", "flash_attention_3", "flash_attention_4", "flash_attention_torch", "flex_attention",
+        "sdpa", "eager", "xformers", "sage", "fp8",
     ],
     "axolotl.large_head_attention": ["auto", "sdpa", "triton_flash"],
     "axolotl.resampling": ["bilinear", "bicubic", "lanczos"],
     "axolotl.metrics": ["sacrebleu", "comet", "ter", "chrf", "perplexity"],
     "axolotl.dtypes": ["int4", "int8", "float8_e4m3fn", "fp8", "float8", "nvfp4", "mxfp4", "ternary"],
-}
-"""Optimizers of Transformers 4; adapters of `validate_adapter` in axolotl's schemas/peft.py and of its plugin mora; words of
-its schemas/enums.py, config.py, multimodal.py, quantization.py and validation.py (`SUPPORTED_METRICS`)."""
+}  # fmt: skip
+"""Optimizers of Transformers 4; adapters of `validate_adapter` in axolotl's schemas/peft.py and of its plugin mora;
+words of its schemas/enums.py, config.py, multimodal.py, quantization.py and validation.py (`SUPPORTED_METRICS`)."""
 
 OTHERS = {"axolotl": {"attn_implementation": "/", "chat_template": "tokenizer_default_fallback_"}}
 """Keys that take words besides with this in them: a path of the hub (`org/name`), a template to fall back on."""
 
 FORMER = {
-    "axolotl": {"datasets.type": [{"starts": "sharegpt", "instead": "`type: chat_template`", "last": "axolotl 0.5.2"}]},
+    "axolotl": {"datasets.type": [{"starts": "sharegpt", "instead": "`type: chat_template`", "last": "axolotl 0.4.1"}]},
 }
 """Words that a tool took and now stops at, by how they begin; the last release that took them."""
 

@@ -93,6 +93,8 @@ class _Compiler:
             message=self.template(get("message")),
             formats=self.formats(get("formats")),
             suggest=tuple(self.advice(item) for item in _items(get("suggest"))),
+            since=_value(get("since")) or "",
+            until=_value(get("until")) or "",
         )
 
     def formats(self, node: Node | None) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def evaluate_rules(facts: Facts, selection: Selection) -> Iterator[Fired]:
         if not rule.applies(facts.job.kind, facts.reading.format) or (rule.group and rule.group in taken):
             continue
         items: list[Problem | None] = [*problems(facts.reading, rule.each)] if rule.each else [None]
-        for variant in rule.variants(facts.reading.format):
+        for variant in rule.variants(facts.reading.format, facts.job.versions):
             for item in items:
                 facts.item = item
                 facts.reads = set()

@@ -106,7 +106,8 @@ def _effect(size: int | None) -> str:
 def _case(case: dict[str, Any]) -> str:
     """One condition of several: what is said of it, where, and the condition."""
     told = f"- {_paragraphs(case['message'])}"
-    about = [*case.get("formats", ()), *([case["source"]] if "source" in case else [])]
+    releases = [f"{word} {case[key]}" for key, word in (("since", "from"), ("until", "before")) if key in case]
+    about = [*case.get("formats", ()), *releases, *([case["source"]] if "source" in case else [])]
     told += f" ({', '.join(about)})" if about else ""
     lines = _code(_condition(case["when"]), "python").splitlines()
     return "\n".join([told, "", *(f"  {line}" for line in lines)])

@@ -352,6 +352,8 @@ def _case(item: dict[str, Any]) -> Case:
         item["message"],
         tuple(item["formats"]),
         tuple(_advice(advice) for advice in item["suggest"]),
+        item.get("since", ""),
+        item.get("until", ""),
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..source.document import FileError
+from ..upstream.behaviour import is_release, older
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..settings.severity import Severity
     from .expression import Tree
     from .message import Template
@@ -51,13 +54,28 @@ class Advice(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One of several conditions of a rule, with its own place and message; `formats` empty means those of the rule."""
+    """One of several conditions of a rule, with its own place and message; `formats` empty means those of the rule.
+
+    `since` and `until` are releases of a package (`trl 0.20.0`): the first that checks it, and the first that does not
+    check it any more.
+    """
 
     when: Tree
     at: tuple[Place, ...]
     message: Template
     formats: tuple[str, ...] = ()
     suggest: tuple[Advice, ...] = ()
+    since: str = ""
+    until: str = ""
+
+    def speaks(self, format_: str, versions: Mapping[str, str]) -> bool:
+        """Whether it is about files of that format, and about the releases that run."""
+        if self.formats and format_ not in self.formats:
+            return False
+        (package, first), (other, gone) = self.since.split() or ("", ""), self.until.split() or ("", "")
+        ours, theirs = versions.get(package, ""), versions.get(other, "")
+        early = bool(first) and is_release(ours) and older(ours, first)
+        return not early and not (gone and is_release(theirs) and not older(theirs, gone))
 
 
 class Rule(NamedTuple):
@@ -99,8 +117,8 @@ class Rule(NamedTuple):
         """Whether the rule speaks about files of that kind and format."""
         return (not self.kinds or kind in self.kinds) and (not self.formats or format_ in self.formats)
 
-    def variants(self, format_: str) -> tuple[Rule, ...]:
-        """The rule once for each of its cases that speaks about that format; itself where it has none."""
+    def variants(self, format_: str, versions: Mapping[str, str]) -> tuple[Rule, ...]:
+        """The rule once for each of its cases that speaks about that format and release; itself where it has none."""
         if not self.cases:
             return (self,)
         return tuple(
@@ -112,7 +130,7 @@ class Rule(NamedTuple):
                 cases=(),
             )
             for case in self.cases
-            if not case.formats or format_ in case.formats
+            if case.speaks(format_, versions)
         )
 
 

@@ -13,6 +13,7 @@ Kind = Literal["training", "inference"]
 Status = Literal["preview", "stable", "deprecated"]
 Line = Annotated[str, Keywords(maxLength=2000)]
 Condition = Annotated[str, Keywords(maxLength=1000)] | bool | Annotated[list[str], Keywords(maxItems=32)]
+RELEASE = r"^[a-z][a-z-]* [0-9]+(\.[0-9]+)+$"
 RecipeName = Annotated[str, Keywords(description="The name of a recipe, or `search`.")]
 
 
@@ -60,6 +61,8 @@ class CaseTable:
     message: Line = declared("What is wrong: text with {expression} placeholders.")
     formats: list[str] = declared("Only files of these formats; default those of the rule.", None, maxItems=64)
     suggest: list[AdviceTable] = declared("What to do; default what the rule suggests.", None, maxItems=8)
+    since: str = declared("The first release that checks it: `trl 0.20.0`.", None, pattern=RELEASE)
+    until: str = declared("The first release that no longer does.", None, pattern=RELEASE)
     source: str = declared("Where upstream says so.", None, maxLength=200)
 
 

@@ -191,7 +191,11 @@ class AccelerateLaunch:
             return
         clip = values.arguments.get("max_grad_norm")
         ours = {
-            "gradient_accumulation_steps": (values.gradient_accumulation_steps, "gradient_accumulation_steps", "stated"),
+            "gradient_accumulation_steps": (
+                values.gradient_accumulation_steps,
+                "gradient_accumulation_steps",
+                "stated",
+            ),
             "gradient_clipping": (clip.value, "max_grad_norm", clip.basis) if clip else (None, "", ""),
         }
         for name, (value, argument, basis) in ours.items():

@@ -88,7 +88,7 @@ def _stated(reader: Reader) -> Stated | None:
 
 
 def _auto_values(reader: Reader) -> AutoValues:
-    """axolotl's values, and TrainingArguments' own defaults (weight decay 0, clipping at 1) where it passes none, but for its own warm-up."""
+    """axolotl's values; where it passes none, TrainingArguments' own (decay 0, clipping at 1), but for warm-up."""
     job = reader.job
     origin = job.origins.get("hardware.gpus")
     return AutoValues(
