@@ -106,13 +106,19 @@ def _checked(
         (folder / path).write_text(text, encoding="utf-8")
     text = yaml.safe_dump(config, sort_keys=False)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
+    checked = folder / "config.yaml"
+    if "command" in table:
+        checked = folder / "train.sh"
+        program = table.get("programs", {}).get(case["base"], "")
+        command = table["command"].format(gpus=case.get("gpus", 1), program=program)
+        checked.write_text(command, encoding="utf-8")
     settings = Settings(
         root=str(folder),
         gpus=case.get("gpus", 1),
         gpu=GPUS.get(case.get("capability", "")),
-        versions={table["upstream"]: table["release"]},
+        versions=table.get("versions") or {table["upstream"]: table["release"]},
     )
-    return check([str(folder / "config.yaml")], settings).findings, text.splitlines()
+    return check([str(checked)], settings).findings, text.splitlines()
 
 
 GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
