@@ -92,3 +92,15 @@ def _shipped() -> dict[str, JsonObject]:
     with open(os.path.join(os.path.dirname(__file__), "shipped.json"), encoding="utf-8") as file:
         files: dict[str, JsonObject] = json.load(file)["files"]
     return files
+
+
+def lies_beside(document: Document, path: str) -> bool:
+    """Whether a file that a tool ships is here: beside the config, or in a folder above it, where the tool is run."""
+    folder = os.path.dirname(os.path.abspath(document.path))
+    while True:
+        if os.path.isfile(os.path.join(folder, path)):
+            return True
+        above = os.path.dirname(folder)
+        if above == folder:
+            return False
+        folder = above

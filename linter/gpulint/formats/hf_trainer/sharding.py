@@ -8,6 +8,7 @@ from ...source.node import Entry, Node
 from ...upstream import llamafactory, transformers, trl
 from ...upstream.behaviour import default_of
 from ..core import references
+from ..core.arguments import Arguments
 from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp, is_first
 from ..core.bindings.kinds import POSITIVE
 from ..core.format import Problem
@@ -62,6 +63,8 @@ def set_sharding(reader: Reader, launch: AccelerateLaunch | UsualLaunch | None =
         if launch:
             dtype, _ = mixed_precision(reader)
             launch.apply(reader, auto_values(reader), WORDS[dtype])
+            if reader.job.parallelism.fsdp is not None:
+                _set_reduction(reader)
         else:
             _set_one_process(reader)
             if reader.job.world_size > 1 and not reader.job.parallelism.one_process:
@@ -213,8 +216,19 @@ def _set_fsdp(reader: Reader, given: Given, words: list[str]) -> None:
             reader.set("parallelism.fsdp.sharding", given, strategy)
         if first or defaults.reshards:  # before 5.4 FSDP 2 took no strategy from `fsdp`
             reader.set("parallelism.fsdp.reshard_after_forward", given, whole, strategy)
+    _set_reduction(reader)
     if "offload" in words and section.raw("cpu_offload") is None:
         reader.set("parallelism.fsdp.offload", given, True)
+
+
+def _set_reduction(reader: Reader) -> None:
+    """`sync_each_batch` of `accelerator_config`, a mapping or JSON text: whole gradients are never accumulated."""
+    given = reader.keys.raw("accelerator_config")
+    document = _inline(given, reader.document.path) if given is not None and isinstance(given.value, str) else None
+    keys = Arguments(document.root) if document is not None else reader.keys.mapping("accelerator_config")
+    switch = keys.mapping("gradient_accumulation_kwargs").flag("sync_each_batch")
+    if given is not None and switch is not None:
+        reader.set("parallelism.fsdp.sync_each_batch", given, switch.value, "sync_each_batch")
 
 
 def _fsdp_keys(version: str) -> frozenset[str]:
