@@ -16,7 +16,7 @@ from ..core.key_changes import ZERO
 from ..core.keys import load
 from ..core.model_facts import hidden_size
 from ..core.placeholders import is_blank
-from ..core.references import lies_beside
+from ..core.references import is_here
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.matching import DEFAULTS, arguments
 from ..deepspeed.reference import apply_reference
@@ -203,7 +203,7 @@ def zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     file: Any = DEEPSPEED_FILES.get((stage, optimizer, parameters))
     if file is not None and "bf16" in file and not narrow:
         file = "deepspeed_configs/zero3.json" if file.endswith("zero3_bf16.json") else None
-    if file is None or not lies_beside(reading.config, file):
+    if file is None or not is_here(reading.config, file, "deepspeed"):
         file = inline_deepspeed(stage, {"offload_optimizer": optimizer, "offload_param": parameters})
     fsdp = ("fsdp", "fsdp_config", "fsdp_version", "fsdp_final_state_dict_type", "dp_shard_size", "dp_replicate_size")
     return {"deepspeed": file, **dict.fromkeys(fsdp)}

@@ -94,13 +94,16 @@ def _shipped() -> dict[str, JsonObject]:
     return files
 
 
-def lies_beside(document: Document, path: str) -> bool:
-    """Whether a file that a tool ships is here: beside the config, or in a folder above it, where the tool is run."""
-    folder = os.path.dirname(os.path.abspath(document.path))
-    while True:
+def is_here(document: Document, path: str, key: str) -> bool:
+    """Whether a file that a tool ships is here: beside the config, in a folder above it, where the tool is run, or
+    where `key` names a file of its folder already."""
+    entry = document.root.entry(key)
+    named = entry.value.value if entry is not None else None
+    if isinstance(named, str) and os.path.dirname(named) == os.path.dirname(path):
+        return True
+    folder, above = "", os.path.dirname(os.path.abspath(document.path))
+    while folder != above:
+        folder, above = above, os.path.dirname(above)
         if os.path.isfile(os.path.join(folder, path)):
             return True
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
+    return False

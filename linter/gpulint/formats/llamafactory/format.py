@@ -18,7 +18,7 @@ from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Wri
 from ..core.format import Format, Problem, Reading
 from ..core.key_changes import OFFLOADS, ZERO, trainer_offload
 from ..core.keys import default, key_problems
-from ..core.references import lies_beside
+from ..core.references import is_here
 from ..hf_trainer import image_inputs
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
@@ -232,7 +232,7 @@ def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     file: Any = _DEEPSPEED_FILES.get((stage, "cpu" in devices))
     if file is None or "nvme" in devices or job.method == "freeze" or not chooses_file(changes):
         return None
-    if not lies_beside(reading.config, file):
+    if not is_here(reading.config, file, "deepspeed"):
         offloads = dict.fromkeys(("offload_optimizer", "offload_param") if "cpu" in devices else (), "cpu")
         if stage == 2:
             offloads.pop("offload_param", None)
