@@ -101,24 +101,31 @@ def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outco
 def _checked(
     folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]
 ) -> tuple[tuple[Finding, ...], list[str]]:
+    """The findings of a config, which is written as YAML or, with `flags`, as the options of a command, one a line."""
     folder.mkdir(parents=True)
     for path, text in table.get("files", {}).items():
         (folder / path).write_text(text, encoding="utf-8")
-    text = yaml.safe_dump(config, sort_keys=False)
-    (folder / "config.yaml").write_text(text, encoding="utf-8")
-    checked = folder / "config.yaml"
+    program = table.get("programs", {}).get(case["base"], "")
+    start = table.get("command", table.get("flags", "")).format(gpus=case.get("gpus", 1), program=program)
+    if "flags" in table:
+        exports = [f"export {name}={value}" for name, value in case.get("env", {}).items()]
+        options = [f"--{key}" if value is True else f"--{key} {value}" for key, value in config.items()]
+        lines = [*exports, *(f"{line} \\" for line in (start, *options[:-1])), options[-1]]
+        checked, text = folder / "train.sh", "\n".join(lines) + "\n"
+    else:
+        checked, text = folder / "config.yaml", yaml.safe_dump(config, sort_keys=False)
+        lines = text.splitlines()
+    checked.write_text(text, encoding="utf-8")
     if "command" in table:
         checked = folder / "train.sh"
-        program = table.get("programs", {}).get(case["base"], "")
-        command = table["command"].format(gpus=case.get("gpus", 1), program=program)
-        checked.write_text(command, encoding="utf-8")
+        checked.write_text(start, encoding="utf-8")
     settings = Settings(
         root=str(folder),
         gpus=case.get("gpus", 1),
         gpu=GPUS.get(case.get("capability", "")),
-        versions=table.get("versions") or {table["upstream"]: table["release"]},
+        versions=table.get("versions", {table["upstream"]: table["release"]}),
     )
-    return check([str(checked)], settings).findings, text.splitlines()
+    return check([str(checked)], settings).findings, lines
 
 
 GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
@@ -127,15 +134,21 @@ GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
 
 def _at_key(finding: Finding, lines: list[str], keys: list[str]) -> bool:
     """Whether a finding points at a line of one of the keys, or of a value inside one."""
-    if not finding.location.path.endswith("config.yaml"):
-        return False
+    file = Path(finding.location.path).name
     place = finding.location.span.line - 1
-    indent = len(lines[place]) - len(lines[place].lstrip(" -"))
+    if file == "train.sh" and place < len(lines):
+        return lines[place].partition(" ")[0].removeprefix("--") in keys
+    if file != "config.yaml":
+        return False
     while True:
-        name = lines[place].lstrip(" -").partition(":")[0]
-        if name in keys:
+        indent = _indent(lines[place])
+        if lines[place].lstrip(" -").partition(":")[0] in keys:
             return True
-        above = [number for number in range(place) if len(lines[number]) - len(lines[number].lstrip(" -")) < indent]
+        above = [number for number in range(place) if _indent(lines[number]) < indent]
         if not above:
             return False
-        place, indent = above[-1], len(lines[above[-1]]) - len(lines[above[-1]].lstrip(" -"))
+        place = above[-1]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" -"))
