@@ -42,6 +42,7 @@ FUNCTIONS = {
     "lower": "a text in lower case",
     "starts_with": "whether a text begins with another",
     "parts": "the items of a list, or of text with commas",
+    "words": "the items of a list, or of text with blanks between",
     "divisors": "the divisors of a whole number up to 4,096, in order",
     "next_of": "the smallest number of a list that is not below another: `next_of([8, 16, 32], adapter.r)`",
     "ends_with": "whether a text ends with another",
