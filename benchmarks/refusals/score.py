@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 class Outcome(NamedTuple):
-    """A case: whether it was found at a key, or elsewhere; whether the twin is accused; `text` is "" if all is right."""
+    """A case: whether it was found at a key, or elsewhere; whether the twin is accused; no `text` if all is right."""
 
     found: bool
     elsewhere: bool
@@ -109,7 +109,10 @@ def _checked(
     start = table.get("command", table.get("flags", "")).format(gpus=case.get("gpus", 1), program=program)
     if "flags" in table:
         exports = [f"export {name}={value}" for name, value in case.get("env", {}).items()]
-        options = [f"--{key}" if value is True and table["format"] == "megatron" else f"--{key} {value}" for key, value in config.items()]
+        options = [
+            f"--{key}" if value is True and table["format"] == "megatron" else f"--{key} {value}"
+            for key, value in config.items()
+        ]
         lines = [*exports, *(f"{line} \\" for line in (start, *options[:-1])), options[-1]]
         checked, text = folder / "train.sh", "\n".join(lines) + "\n"
     else:

@@ -158,7 +158,7 @@ def test_fsdp_replaces_deepspeed(ax):
         ),
     ],
 )
-def test_a_stage_is_a_mapping_of_its_own_and_a_size_is_written_in_the_project_s_own(ax, changes, place, said):
+def test_a_stage_names_another_file_and_a_size_is_written_in_the_project_s_own(ax, changes, place, said):
     own = '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}'
     reading = ax.read(BASE + "deepspeed: ds.json\n", files={"ds.json": own})
     assert ax.format.describe(reading, changes) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..source.document import FileError
-from ..upstream.behaviour import is_release, older
+from ..upstream.behaviour import runs_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,10 +72,7 @@ class Case(NamedTuple):
         """Whether it is about files of that format, and about the releases that run."""
         if self.formats and format_ not in self.formats:
             return False
-        (package, first), (other, gone) = self.since.split() or ("", ""), self.until.split() or ("", "")
-        ours, theirs = versions.get(package, ""), versions.get(other, "")
-        early = bool(first) and is_release(ours) and older(ours, first)
-        return not early and not (gone and is_release(theirs) and not older(theirs, gone))
+        return runs_within(versions, self.since, self.until)
 
 
 class Rule(NamedTuple):

@@ -226,8 +226,7 @@ class _Walk:
             values = {**former, "upstream": self.upstream}
             self.problems.append(Problem("deprecated-key", f"{dotted}: {node.value}", node.span, values, self.path))
             return
-        strict = self.coercion == "pydantic"
-        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended, strict=strict)
+        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended, strict=self.coercion == "pydantic")
         if wrong is not None:
             values = {**wrong, "upstream": self.upstream}
             self.problems.append(Problem("wrong-value", dotted or key, node.span, values, self.path))

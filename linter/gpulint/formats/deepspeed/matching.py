@@ -7,11 +7,12 @@ its default. `trainer_config_finalize` stops at the first list of such pairs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core.backends.deepspeed import AUTO
 from ..core.coercion import as_integer, as_number
 from ..core.placeholders import is_blank
+from .values import Argument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
     from ..core.arguments import Given
     from ..core.bindings.reader import Reader
     from .values import ConfigReader
-
-
-class Argument(NamedTuple):
-    """An argument of the Trainer: its value, and how sure that is.
-
-    basis  `stated`; `default` of a program whose defaults are known; `assumed`, the Trainer's default for a script that
-           nobody knows, which may have another
-    """
-
-    value: Any
-    basis: str
 
 
 DEFAULTS: dict[str, Any] = {

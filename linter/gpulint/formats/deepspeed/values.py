@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from ..core.arguments import Given
     from ..core.bindings.rows import Source
     from ..core.format import JobBuilder
-    from .matching import Argument
+
+
+class Argument(NamedTuple):
+    """An argument of the Trainer: its value, and how sure that is.
+
+    basis  `stated`; `default` of a program whose defaults are known; `assumed`, the Trainer's default for a script that
+           nobody knows, which may have another
+    """
+
+    value: Any
+    basis: str
 
 
 class AutoValues(NamedTuple):
