@@ -100,7 +100,7 @@ def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outco
 
 def _checked(
     folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]
-) -> tuple[tuple[Finding, ...], list[str]]:
+) -> tuple[list[Finding], list[str]]:
     """The findings of a config, which is written as YAML or, with `flags`, as the options of a command, one a line."""
     folder.mkdir(parents=True)
     for path, text in table.get("files", {}).items():

@@ -158,7 +158,7 @@ def _defaults(reader: Reader) -> tuple[dict[str, Any] | None, str]:
     name = reader.reading.format
     if name in _PROGRAM_DEFAULTS:
         full = reader.job.method == "full"
-        rate = {"learning_rate": 1e-5 if full else 1e-4} if name == "ms_swift" else {}
+        rate: dict[str, Any] = {"learning_rate": 1e-5 if full else 1e-4} if name == "ms_swift" else {}
         return {**DEFAULTS, **_PROGRAM_DEFAULTS[name], **rate}, "default"
     if name != "hf_trainer":
         return None, ""

@@ -197,10 +197,12 @@ def _longest_rope(facts: Facts) -> Any:
     kind = facts.get("model.rope_scaling")
     if kind in (None, "llama3", "longrope", "su"):
         return positions
-    factor = scaling.get("factor") if isinstance(scaling, dict) else None
-    if not isinstance(factor, int | float) or kind not in ("linear", "dynamic", "yarn"):
+    if not isinstance(scaling, dict) or kind not in ("linear", "dynamic", "yarn"):
         return UNKNOWN
+    factor = scaling.get("factor")
     first = scaling.get("original_max_position_embeddings", positions) if kind == "yarn" else positions
+    if not isinstance(factor, int | float):
+        return UNKNOWN
     return int(first * factor) if isinstance(first, int) else UNKNOWN
 
 
