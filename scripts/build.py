@@ -110,7 +110,7 @@ def gitlab_template() -> Iterator[Generated]:
 
 
 GENERATORS: tuple[Callable[[], Iterator[Generated]], ...] = (
-    rules_index, rules_pages, rules_tables, formats_page, keys_page, schemas, settings_page, commands_page,
+    schemas, rules_index, rules_pages, rules_tables, formats_page, keys_page, settings_page, commands_page,
     accuracy_pages, gitlab_template,
 )  # fmt: skip
 """In order: what a later one reads, an earlier one has written."""

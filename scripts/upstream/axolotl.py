@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .classes import Classes
 from .schema import Json, whole
+from .values import words as words_of
 
 if TYPE_CHECKING:
     from .source import Source
@@ -81,6 +82,8 @@ def axolotl(source: Source) -> Json:
     properties = classes.properties("AxolotlInputConfig")
     for key, value in READ_BY_HAND.items():
         properties.setdefault(key, value)
+    properties["learning_rate"] = {"type": "number"}  # `convert_learning_rate` makes a float of text
+    properties["torch_compile_options"] = _compile_options(source)
     for key, replacement in REPLACEMENTS.items():
         properties[key] = {**properties[key], "deprecated": True, "x-replacement": replacement}
     for key, words in INSTEAD.items():
@@ -113,6 +116,14 @@ def axolotl(source: Source) -> Json:
         definitions=classes.definitions,
         x_plugins=sorted({plugin for plugin, _ in plugins.values()}),
     )
+
+
+def _compile_options(source: Source) -> Json:
+    """The options of Inductor that `validate_torch_compile_options` lets through."""
+    allowed = words_of(source, "utils/schemas/enums.py", "INDUCTOR_COMPILE_OPTIONS_ALLOWLIST")
+    value = {"type": ["boolean", "integer", "number", "string"]}
+    options = {"type": "object", "properties": dict.fromkeys(allowed, value), "x-unknown-keys": "refused"}
+    return {"anyOf": [options, {"type": "null"}], "default": None}
 
 
 def _refused(reason: str) -> Json:

@@ -35,6 +35,15 @@ KEYS: Json = {
         "eval_strategy": ["transformers.IntervalStrategy"],
         "save_strategy": ["transformers.SaveStrategy"],
         "hub_strategy": ["transformers.HubStrategy"],
+        "attn_implementation": ["axolotl.attention"],
+        "chat_template": ["axolotl.ChatTemplate"],
+        "large_head_attention": ["axolotl.large_head_attention"],
+        "image_resize_algorithm": ["axolotl.resampling"],
+        "eval_causal_lm_metrics": ["axolotl.metrics"],
+        "qat.weight_dtype": ["axolotl.dtypes"],
+        "qat.activation_dtype": ["axolotl.dtypes"],
+        "quantization.weight_dtype": ["axolotl.dtypes"],
+        "quantization.activation_dtype": ["axolotl.dtypes"],
     },
     "hf_trainer": TRAINER,
     "llamafactory": TRAINER,
@@ -66,8 +75,25 @@ BY_HAND: dict[str, list[str]] = {
     "transformers.former": ["adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused"],
     "axolotl.adapters": ["lora", "qlora", "llama-adapter", "mora"],
     "axolotl.schedulers": ["one_cycle", "rex"],
+    "axolotl.attention": [
+        "flash_attention_2", "flash_attention_3", "flash_attention_4", "flash_attention_torch", "flex_attention",
+        "sdpa", "eager", "xformers", "sage", "fp8",
+    ],
+    "axolotl.large_head_attention": ["auto", "sdpa", "triton_flash"],
+    "axolotl.resampling": ["bilinear", "bicubic", "lanczos"],
+    "axolotl.metrics": ["sacrebleu", "comet", "ter", "chrf", "perplexity"],
+    "axolotl.dtypes": ["int4", "int8", "float8_e4m3fn", "fp8", "float8", "nvfp4", "mxfp4", "ternary"],
+}  # fmt: skip
+"""Optimizers of Transformers 4; adapters of `validate_adapter` in axolotl's schemas/peft.py and of its plugin mora;
+words of its schemas/enums.py, config.py, multimodal.py, quantization.py and validation.py (`SUPPORTED_METRICS`)."""
+
+OTHERS = {"axolotl": {"attn_implementation": "/", "chat_template": "tokenizer_default_fallback_"}}
+"""Keys that take words besides with this in them: a path of the hub (`org/name`), a template to fall back on."""
+
+FORMER = {
+    "axolotl": {"datasets.type": [{"starts": "sharegpt", "instead": "`type: chat_template`", "last": "axolotl 0.4.1"}]},
 }
-"""Optimizers of Transformers 4; adapters of `validate_adapter` in axolotl's schemas/peft.py and of its plugin mora."""
+"""Words that a tool took and now stops at, by how they begin; the last release that took them."""
 
 OPEN = {
     "ms_swift": ["optim", "lr_scheduler_type"],
@@ -84,18 +110,19 @@ def values(transformers: Source, axolotl: Source, accelerate: Source, vllm: Sour
         sets[f"transformers.{name}"] = _enum(transformers, "trainer_utils.py", name)
     sets["transformers.OptimizerNames"] = _enum(transformers, "training_args.py", "OptimizerNames")
     sets["axolotl.CustomSupportedOptimizers"] = _enum(axolotl, "utils/schemas/enums.py", "CustomSupportedOptimizers")
+    sets["axolotl.ChatTemplate"] = _enum(axolotl, "utils/schemas/enums.py", "ChatTemplate")
     for name in ("PrecisionType", "DistributedType", "ComputeEnvironment"):
         sets[f"accelerate.{name}"] = _enum(accelerate, "utils/dataclasses.py", name)
-    sets["vllm.ModelDType"] = _words(vllm, "config/model.py", "ModelDType")
-    sets["vllm.CacheDType"] = _words(vllm, "config/cache.py", "CacheDType")
-    sets["vllm.DistributedExecutorBackend"] = _words(vllm, "config/parallel.py", "DistributedExecutorBackend")
+    sets["vllm.ModelDType"] = words(vllm, "config/model.py", "ModelDType")
+    sets["vllm.CacheDType"] = words(vllm, "config/cache.py", "CacheDType")
+    sets["vllm.DistributedExecutorBackend"] = words(vllm, "config/parallel.py", "DistributedExecutorBackend")
     quantization = "model_executor/layers/quantization/__init__.py"
-    sets["vllm.QuantizationMethods"] = _words(vllm, quantization, "QuantizationMethods")
-    sets["vllm.load"] = _words(vllm, "model_executor/model_loader/__init__.py", "LoadFormats")
+    sets["vllm.QuantizationMethods"] = words(vllm, quantization, "QuantizationMethods")
+    sets["vllm.load"] = words(vllm, "model_executor/model_loader/__init__.py", "LoadFormats")
     for name in ("QUANTIZATION_CHOICES", "ATTENTION_BACKEND_CHOICES", "LOAD_FORMAT_CHOICES"):
-        sets[f"sglang.{name}"] = _words(sglang, "srt/arg_groups/choices.py", name)
+        sets[f"sglang.{name}"] = words(sglang, "srt/arg_groups/choices.py", name)
     sets["sglang.cache"] = _choices(sglang, "srt/arg_groups/fields/model.py", "kv_cache_dtype")
-    return {"sets": dict(sorted(sets.items())), "keys": KEYS, "open": OPEN}
+    return {"sets": dict(sorted(sets.items())), "keys": KEYS, "open": OPEN, "others": OTHERS, "former": FORMER}
 
 
 def _enum(source: Source, path: str, name: str) -> list[str]:
@@ -104,7 +131,7 @@ def _enum(source: Source, path: str, name: str) -> list[str]:
     return _found(path, name, [text for node in body if isinstance(node, ast.Assign) for text in _texts(node.value)])
 
 
-def _words(source: Source, path: str, name: str) -> list[str]:
+def words(source: Source, path: str, name: str) -> list[str]:
     """The strings of a `Literal` or a list that a module calls `name`."""
     tree = source.tree(path)
     words = [

@@ -6,6 +6,7 @@ from gpulint.formats.axolotl.parallel import DEEPSPEED_FILES
 from gpulint.formats.core.bindings.changes import wanted_keys
 from gpulint.formats.core.format import Project
 from gpulint.formats.core.references import find
+from gpulint.source.read import parse
 
 BASE = """\
 base_model: meta-llama/Llama-3.1-8B  # the model
@@ -130,7 +131,7 @@ def test_zero_replaces_fsdp(ax):
     text = BASE + "fsdp:\n  - full_shard\nfsdp_config:\n  offload_params: true\n"
     after, job = ax.change(text, {"parallelism.zero.stage": 3})
     assert "fsdp" not in after
-    assert "deepspeed: deepspeed_configs/zero3_bf16.json" in after
+    assert "stage: 3\n" in after
     assert job.parallelism.fsdp is None
 
 
@@ -144,7 +145,12 @@ def test_fsdp_replaces_deepspeed(ax):
 @pytest.mark.parametrize(
     ("changes", "place", "said"),
     [
-        ({"parallelism.zero.stage": 3}, "config.yaml", "deepspeed: deepspeed_configs/zero3_bf16.json"),
+        (
+            {"parallelism.zero.stage": 3},
+            "config.yaml",
+            "deepspeed: {zero_optimization: {stage: 3, overlap_comm: true, contiguous_gradients: true, "
+            "stage3_gather_16bit_weights_on_model_save: true, …}, …}",
+        ),
         (
             {"parallelism.zero.param_persistence_threshold": 70_001},
             "ds.json",
@@ -159,8 +165,19 @@ def test_a_stage_names_another_file_and_a_size_is_written_in_the_project_s_own(a
     assert {edit.path for edit in ax.format.edits(reading, changes)} == {place}
 
 
+def test_a_shipped_file_is_named_where_it_is(ax, tmp_path):
+    folder = tmp_path / "deepspeed_configs"
+    folder.mkdir()
+    (folder / "zero3_bf16.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
+    config = tmp_path / "config.yaml"
+    config.write_text(BASE, encoding="utf-8")
+    project = Project(str(tmp_path), None, None, None, lambda *_: None)
+    reading = ax.format.read(parse(BASE, str(config), "yaml"), project)
+    assert ax.format.describe(reading, {"parallelism.zero.stage": 3}) == "deepspeed: deepspeed_configs/zero3_bf16.json"
+
+
 def test_without_bf16_the_file_that_asks_the_trainer_is_taken(ax):
-    text = BASE.replace("bf16: true", "bf16: false\nfp16: true")
+    text = BASE.replace("bf16: true", "bf16: false\nfp16: true") + "deepspeed: deepspeed_configs/zero1.json\n"
     after, job = ax.change(text, {"parallelism.zero.stage": 3})
     assert "deepspeed_configs/zero3.json" in after
     assert (job.weights.dtype, job.precision.master_weights) == ("float16", True)

@@ -5,7 +5,7 @@ import pytest
 from gpulint.formats.core.format import JobBuilder
 from gpulint.formats.core.releases import of_release
 from gpulint.formats.deepspeed.config import apply
-from gpulint.formats.deepspeed.values import AutoValues
+from gpulint.formats.deepspeed.values import Argument, AutoValues
 from gpulint.job.job import Adapter, Zero
 from gpulint.source.read import parse
 
@@ -249,14 +249,17 @@ def test_transformers_refuses_literals_that_differ_from_its_own():
         "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": 0.1}},
     }
     values = AutoValues(
-        micro_batch_size=1, gradient_accumulation_steps=2, bf16=True, max_grad_norm=1.0, weight_decay=0.0
+        micro_batch_size=1,
+        gradient_accumulation_steps=2,
+        bf16=True,
+        arguments={"max_grad_norm": Argument(1.0, "stated"), "weight_decay": Argument(0.0, "default")},
     )
     job, problems = applied(config, values)
     assert contradictions(problems) == [
         ("bf16.enabled", "false", "bf16: true"),
         ("train_micro_batch_size_per_gpu", "4", "micro_batch_size: 1"),
-        ("optimizer.params.weight_decay", "0.1", "weight_decay: 0.0"),
-        ("gradient_clipping", "0.5", "max_grad_norm: 1.0"),
+        ("optimizer.params.weight_decay", "0.1", "weight_decay: 0 (its default)"),
+        ("gradient_clipping", "0.5", "max_grad_norm: 1"),
     ]
     assert all(problem.path == "ds.json" for problem in problems)
     assert job.micro_batch_size is None
@@ -333,3 +336,56 @@ def test_offload_that_is_there_changes_its_device_only(ds):
 )
 def test_what_a_file_cannot_say(ds, text, changes):
     assert ds.change(text, changes) is None
+
+
+SIDES = {
+    "learning_rate": Argument(2e-5, "stated"),
+    "adam_beta1": Argument(0.9, "default"),
+    "adam_beta2": Argument(0.999, "default"),
+    "adam_epsilon": Argument(1e-8, "default"),
+    "weight_decay": Argument(0.03, "stated"),
+    "max_grad_norm": Argument(1.0, "default"),
+    "warmup_steps": Argument(0, "default"),
+    "max_steps": Argument(700, "stated"),
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "equal", "other"),
+    [
+        ("optimizer.params.lr", 2e-5, 3e-5),
+        ("optimizer.params.betas", [0.9, 0.999], [0.9, 0.95]),
+        ("optimizer.params.eps", 1e-8, 1e-6),
+        ("optimizer.params.weight_decay", 0.03, 0.0),
+        ("scheduler.params.warmup_max_lr", 2e-5, 5e-5),
+        ("scheduler.params.warmup_num_steps", 1, 70),
+        ("scheduler.params.total_num_steps", 700, 701),
+        ("gradient_clipping", 1.0, 0.7),
+    ],
+)
+def test_every_value_is_held_against_its_argument(key, equal, other):
+    def found(value):
+        config = {}
+        part = config
+        *sections, name = key.split(".")
+        for section in sections:
+            part = part.setdefault(section, {})
+        part[name] = value
+        return contradictions(applied(config, AutoValues(arguments=SIDES))[1])
+
+    assert found("auto") == []
+    assert found(equal) == []
+    assert [place for place, *_ in found(other)] == [key]
+    if not isinstance(equal, list):
+        assert [place for place, *_ in found(str(equal))] == [key]
+
+
+@pytest.mark.parametrize("key", ["train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"])
+def test_a_batch_size_in_quotes_is_another_value(key):
+    problems = applied({key: "6"}, AutoValues(micro_batch_size=6, gradient_accumulation_steps=6, world_size=1))[1]
+    assert key in [place for place, *_ in contradictions(problems)]
+    assert contradictions(applied({key: "6"}, AutoValues(client="accelerate"))[1]) == []
+
+
+def test_an_argument_that_is_not_known_is_no_side():
+    assert contradictions(applied({"gradient_clipping": 0.7}, AutoValues())[1]) == []

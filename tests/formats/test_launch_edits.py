@@ -148,7 +148,8 @@ def test_the_deepspeed_file_that_is_named(started, named):
         )
     paths, words, job = changed(opened, ZERO3)
     assert paths == {"ds.json"}
-    assert words == "zero_optimization.stage: 3 in ds.json"
+    gathers = "zero_optimization.stage3_gather_16bit_weights_on_model_save: true"
+    assert words == f"zero_optimization.stage: 3, {gathers} in ds.json"
     assert job.parallelism.zero.stage == 3
 
 

@@ -132,6 +132,9 @@ class Fsdp:
         "accelerate does) rather than around them, where backward enters the unit again.",
         False,
     )
+    checkpoints_twice: bool = declared(
+        "Whether FSDP is asked to checkpoint activations that the Trainer checkpoints too.", False
+    )
     shards_packed: bool = declared("Whether bitsandbytes weights are sharded whatever their storage dtype.", False)
     keeps_last_layer_gathered: bool = declared(
         "Whether the last layer stays gathered between forward and backward (torchtitan's default until July 2025).",

@@ -22,7 +22,7 @@ from .facts.vocabulary import (
 )
 from .message import TemplateError, parts_of
 from .quantity import UnitError, unit_of
-from .rule import Advice, Place, Rule, RuleError
+from .rule import Advice, Case, Place, Rule, RuleError
 from .syntax import ExpressionError, flattened, parse, walk
 
 if TYPE_CHECKING:
@@ -62,10 +62,8 @@ class _Compiler:
         each = get("each")
         if each is not None and each.value.partition(".")[2] not in PROBLEM_KINDS:
             raise self.error(each, f"{each.value} is not a kind of problem; known kinds: {', '.join(PROBLEM_KINDS)}")
-        formats = applies.get("formats") if applies else None
-        for name in formats.items() if formats else ():
-            if name.value not in format_names():
-                raise self.error(name, f"no format is called {name.value}{did_you_mean(name.value, format_names())}")
+        if not get("cases") and not (get("at") and get("message")):
+            raise self.error(root, "a rule needs `at` and `message`, or `cases` that have them")
         return Rule(
             id=_value(get("id")),
             name=_value(get("name")),
@@ -74,7 +72,7 @@ class _Compiler:
             severity=_value(get("severity")),
             confidence=_value(get("confidence")),
             kinds=_strings(applies.get("kind") if applies else None),
-            formats=_strings(applies.get("formats") if applies else None),
+            formats=self.formats(applies.get("formats") if applies else None),
             each=_value(each).partition(".")[2] if each else "",
             group=_value(get("group")) or "",
             priority=_value(get("priority")) or 0,
@@ -84,7 +82,26 @@ class _Compiler:
             notes=tuple(self.template(item) for item in _items(get("notes"))),
             suggest=tuple(self.advice(item) for item in _items(get("suggest"))),
             file=self.path,
+            cases=tuple(self.case(item) for item in _items(get("cases"))),
         )
+
+    def case(self, node: Node) -> Case:
+        get = node.get
+        return Case(
+            when=self.condition(get("when")),
+            at=tuple(self.place(item) for item in _items(get("at"))),
+            message=self.template(get("message")),
+            formats=self.formats(get("formats")),
+            suggest=tuple(self.advice(item) for item in _items(get("suggest"))),
+            since=_value(get("since")) or "",
+            until=_value(get("until")) or "",
+        )
+
+    def formats(self, node: Node | None) -> tuple[str, ...]:
+        for name in _items(node):
+            if name.value not in format_names():
+                raise self.error(name, f"no format is called {name.value}{did_you_mean(name.value, format_names())}")
+        return _strings(node)
 
     def held(self, node: Node, schema: dict[str, Any], whole: str) -> None:
         """Refuse what the schema does not allow."""

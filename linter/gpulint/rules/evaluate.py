@@ -38,13 +38,14 @@ def evaluate_rules(facts: Facts, selection: Selection) -> Iterator[Fired]:
         if not rule.applies(facts.job.kind, facts.reading.format) or (rule.group and rule.group in taken):
             continue
         items: list[Problem | None] = [*problems(facts.reading, rule.each)] if rule.each else [None]
-        for item in items:
-            facts.item = item
-            facts.reads = set()
-            if fires(rule.when, facts):
-                if rule.group:
-                    taken.add(rule.group)
-                yield Fired(rule, item, frozenset(facts.reads))
+        for variant in rule.variants(facts.reading.format, facts.job.versions):
+            for item in items:
+                facts.item = item
+                facts.reads = set()
+                if fires(variant.when, facts):
+                    if rule.group:
+                        taken.add(rule.group)
+                    yield Fired(variant, item, frozenset(facts.reads))
     facts.item = None
 
 

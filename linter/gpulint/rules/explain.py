@@ -22,7 +22,10 @@ def page(file: RuleFile, outcomes: Sequence[Outcome] = ()) -> str:
     for title, key in (("What it finds", "what"), ("Why it matters", "why"), ("Limits", "limits")):
         if source.get(key):
             blocks.append(f"## {title}\n\n{_paragraphs(source[key])}")
-    blocks.append("## Condition\n\n" + _code(_condition(source["when"]), "python"))
+    if source["when"] is not True or not source.get("cases"):
+        blocks.append("## Condition\n\n" + _code(_condition(source["when"]), "python"))
+    if source.get("cases"):
+        blocks.append("## Cases\n\n" + "\n\n".join(_case(case) for case in source["cases"]))
     if source.get("suggest"):
         lines = [f"- {_advice(advice)}" for advice in source["suggest"]]
         blocks.append("## Suggestions\n\n" + "\n".join(lines))
@@ -98,6 +101,16 @@ def _effect(size: int | None) -> str:
     from ..units import bytes_text
 
     return f" ({bytes_text(size)})" if size is not None else ""
+
+
+def _case(case: dict[str, Any]) -> str:
+    """One condition of several: what is said of it, where, and the condition."""
+    told = f"- {_paragraphs(case['message'])}"
+    releases = [f"{word} {case[key]}" for key, word in (("since", "from"), ("until", "before")) if key in case]
+    about = [*case.get("formats", ()), *releases, *([case["source"]] if "source" in case else [])]
+    told += f" ({', '.join(about)})" if about else ""
+    lines = _code(_condition(case["when"]), "python").splitlines()
+    return "\n".join([told, "", *(f"  {line}" for line in lines)])
 
 
 def _condition(when: Any) -> str:

@@ -251,6 +251,20 @@ def _number(value: Any) -> Any:
     return value if is_number(value) else UNKNOWN
 
 
+def _parts(value: Any) -> Any:
+    """The items of a list, or of text with commas."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value if isinstance(value, list | tuple) else UNKNOWN
+
+
+def _words(value: Any) -> Any:
+    """The items of a list, or of text with blanks between; a number is one item."""
+    if isinstance(value, str):
+        return value.split()
+    return [value] if is_number(value) else value if isinstance(value, list | tuple) else UNKNOWN
+
+
 def _text(method: str) -> Callable[..., Any]:
     def of(value: Any, *rest: Any) -> Any:
         if not isinstance(value, str) or not all(isinstance(item, str) for item in rest):
@@ -273,6 +287,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ends_with": _text("endswith"),
     "divisors": _divisors,
     "next_of": _next_of,
+    "parts": _parts,
+    "words": _words,
 }
 """Functions of values. `known`, `default`, `has` and `peak_if` are handled apart: they accept what is unknown."""
 

@@ -44,6 +44,12 @@ def index_text(folder: str | None = None) -> str:
         fields = file.rule._asdict()
         fields["file"] = os.path.relpath(file.rule.file, folder).replace(os.sep, "/")
         fields["suggest"] = [_advice(advice) for advice in file.rule.suggest]
+        del fields["cases"]
+        if file.rule.cases:
+            fields["cases"] = [
+                case._replace(suggest=[_advice(advice) for advice in case.suggest])._asdict()  # type: ignore[arg-type]
+                for case in file.rule.cases
+            ]
         lines.append(json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
     recipe_lines = [
         f"{json.dumps(name)}:{json.dumps(_advice(advice), separators=(',', ':'))}" for name, advice in known.items()

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from .rule import Advice, Place, Rule, RuleError, Selection
+from .rule import Advice, Case, Place, Rule, RuleError, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,8 +126,13 @@ class RuleFile(NamedTuple):
     @property
     def fix(self) -> str:
         """The best kind of fix that its suggestions may have: safe, unsafe or -; formats may not be able to say it."""
-        kinds = {item.fix for item in self.rule.suggest if item.recipe or item.set or item.config or item.rename}
+        kinds = {item.fix for item in self.advice if item.recipe or item.set or item.config or item.rename}
         return "safe" if "safe" in kinds else "unsafe" if kinds else "-"
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """What it and its cases suggest."""
+        return (*self.rule.suggest, *(item for case in self.rule.cases for item in case.suggest))
 
     @property
     def summary(self) -> str:
@@ -335,7 +340,20 @@ def _rule(item: dict[str, Any]) -> Rule:
             "at": tuple(Place(path, label) for path, label in item["at"]),
             "notes": tuple(item["notes"]),
             "suggest": tuple(_advice(advice) for advice in item["suggest"]),
+            "cases": tuple(_case(case) for case in item.get("cases", ())),
         }
+    )
+
+
+def _case(item: dict[str, Any]) -> Case:
+    return Case(
+        item["when"],
+        tuple(Place(path, label) for path, label in item["at"]),
+        item["message"],
+        tuple(item["formats"]),
+        tuple(_advice(advice) for advice in item["suggest"]),
+        item.get("since", ""),
+        item.get("until", ""),
     )
 
 

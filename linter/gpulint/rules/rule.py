@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..source.document import FileError
+from ..upstream.behaviour import runs_within
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..settings.severity import Severity
     from .expression import Tree
     from .message import Template
@@ -55,6 +58,28 @@ class Advice(NamedTuple):
         return self.text is not None and not (self.recipe or self.set or self.config or self.rename)
 
 
+class Case(NamedTuple):
+    """One of several conditions of a rule, with its own place and message; `formats` empty means those of the rule.
+
+    `since` and `until` are releases of a package (`trl 0.20.0`): the first that checks it, and the first that does not
+    check it any more.
+    """
+
+    when: Tree
+    at: tuple[Place, ...]
+    message: Template
+    formats: tuple[str, ...] = ()
+    suggest: tuple[Advice, ...] = ()
+    since: str = ""
+    until: str = ""
+
+    def speaks(self, format_: str, versions: Mapping[str, str]) -> bool:
+        """Whether it is about files of that format, and about the releases that run."""
+        if self.formats and format_ not in self.formats:
+            return False
+        return runs_within(versions, self.since, self.until)
+
+
 class Rule(NamedTuple):
     """A rule as the engine runs it. What only people read stays in its file (`load.read_rule_file`).
 
@@ -62,6 +87,7 @@ class Rule(NamedTuple):
     each             the kind of problem it iterates over (`unknown-key`), or ""
     group            rules of one group report one finding a file: the first that fires, by priority
     priority         order of evaluation, small first
+    cases            the conditions of a rule that has several, each with its place and message
     file             where it was read from
     """
 
@@ -82,6 +108,7 @@ class Rule(NamedTuple):
     notes: tuple[Template, ...]
     suggest: tuple[Advice, ...]
     file: str
+    cases: tuple[Case, ...] = ()
 
     @property
     def order(self) -> tuple[int, str]:
@@ -91,6 +118,22 @@ class Rule(NamedTuple):
     def applies(self, kind: str, format_: str) -> bool:
         """Whether the rule speaks about files of that kind and format."""
         return (not self.kinds or kind in self.kinds) and (not self.formats or format_ in self.formats)
+
+    def variants(self, format_: str, versions: Mapping[str, str]) -> tuple[Rule, ...]:
+        """The rule once for each of its cases that speaks about that format and release; itself where it has none."""
+        if not self.cases:
+            return (self,)
+        return tuple(
+            self._replace(
+                when=["and", self.when, case.when],
+                at=case.at,
+                message=case.message,
+                suggest=case.suggest or self.suggest,
+                cases=(),
+            )
+            for case in self.cases
+            if case.speaks(format_, versions)
+        )
 
 
 class Selection(NamedTuple):

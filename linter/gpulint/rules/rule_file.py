@@ -13,6 +13,7 @@ Kind = Literal["training", "inference"]
 Status = Literal["preview", "stable", "deprecated"]
 Line = Annotated[str, Keywords(maxLength=2000)]
 Condition = Annotated[str, Keywords(maxLength=1000)] | bool | Annotated[list[str], Keywords(maxItems=32)]
+RELEASE = r"^[a-z][a-z-]* [0-9]+(\.[0-9]+)+$"
 RecipeName = Annotated[str, Keywords(description="The name of a recipe, or `search`.")]
 
 
@@ -49,6 +50,20 @@ class AdviceTable:
     room: bool = declared("Recipes: uses free memory instead of saving memory.", None)
     cost: str = declared("Recipes: what it costs the run.", None, maxLength=200)
     otherwise: str = declared("Recipes: what it needs, shown if it does not apply.", None, maxLength=200)
+
+
+@dataclass(kw_only=True)
+class CaseTable:
+    """One of several conditions of a rule."""
+
+    when: Condition = declared("An expression over the facts, or several that must all hold.")
+    at: list[str] = declared("Location of the finding, as for a rule.", maxItems=16)
+    message: Line = declared("What is wrong: text with {expression} placeholders.")
+    formats: list[str] = declared("Only files of these formats; default those of the rule.", None, maxItems=64)
+    suggest: list[AdviceTable] = declared("What to do; default what the rule suggests.", None, maxItems=8)
+    since: str = declared("The first release that checks it: `trl 0.20.0`.", None, pattern=RELEASE)
+    until: str = declared("The first release that no longer does.", None, pattern=RELEASE)
+    source: str = declared("Where upstream says so.", None, maxLength=200)
 
 
 @dataclass(kw_only=True)
@@ -90,14 +105,22 @@ class RuleTable:
     )
     confidence: Confidence = declared("How reliable a finding of the rule is.")
     when: Condition = declared("An expression over the facts, or several that must all hold.")
-    at: list[str | dict[str, str]] = declared(
-        "Location of the finding: Job fields, config.<key>, deepspeed.<key> or item; the first one that is set in a "
-        "file.",
-        maxItems=16,
-    )
-    message: Line = declared("What is wrong, with figures: text with {expression} placeholders.")
     why: str = declared("Why it matters: what happens in the job.")
     examples: list[ExampleTable] = declared("The tests: at least one that fires and one that does not.", maxItems=64)
+    at: list[str | dict[str, str]] = declared(
+        "Location of the finding: Job fields, config.<key>, deepspeed.<key> or item; the first one that is set in a "
+        "file. A rule without cases needs it.",
+        None,
+        maxItems=16,
+    )
+    message: Line = declared(
+        "What is wrong, with figures: text with {expression} placeholders. A rule without cases needs it.", None
+    )
+    cases: list[CaseTable] = declared(
+        "Conditions that each add to `when`, with a place and a message of their own: one finding for each that holds.",
+        None,
+        maxItems=160,
+    )
     what: str = declared("What the rule finds, in one sentence; shown in the index.", None)
     limits: str = declared("What the rule does not see.", None)
     references: list[str] = declared("Upstream sources: code, documentation, issues.", None, maxItems=64)

@@ -26,6 +26,8 @@ ARITY: dict[str, tuple[int, int]] = {
     "min": (1, 8), "max": (1, 8), "ceil": (1, 1), "floor": (1, 1), "len": (1, 1), "any_of": (2, 2),
     "number": (1, 1), "lower": (1, 1), "starts_with": (2, 2), "ends_with": (2, 2), "known": (1, 1),
     "divisors": (1, 1),
+    "parts": (1, 1),
+    "words": (1, 1),
     "next_of": (2, 2),
     "default": (2, 2), "has": (1, 1), "peak_if": (2, 8),
 }  # fmt: skip

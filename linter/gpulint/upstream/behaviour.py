@@ -161,3 +161,14 @@ def numbers(version: str) -> tuple[int, ...]:
         if len(digits) < len(part):
             break
     return tuple(found)
+
+
+def runs_within(versions: Mapping[str, str], since: str, until: str) -> bool:
+    """Whether the releases that run are from `since` on and before `until` (`trl 0.20.0`), "" for no bound.
+
+    A package of which no release is known is within.
+    """
+    (package, first), (other, gone) = since.split() or ("", ""), until.split() or ("", "")
+    ours, theirs = versions.get(package), versions.get(other)
+    early = is_release(ours) and older(ours, first) if first else False
+    return not early and not (gone and is_release(theirs) and not older(theirs, gone))

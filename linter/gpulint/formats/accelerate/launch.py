@@ -189,18 +189,33 @@ class AccelerateLaunch:
     def _deepspeed(self, builder: JobBuilder, values: AutoValues) -> None:
         if set_deepspeed(builder, self.keys, self.reading, self.project, values, self.file_path):
             return
-        steps = self.keys.integer("deepspeed_config.gradient_accumulation_steps", least=1)
-        ours = values.gradient_accumulation_steps
-        if steps and values.client == "transformers" and ours and steps.value != ours:
-            words = {
-                "value": str(steps.value),
-                "other": f"gradient_accumulation_steps: {ours}",
-                "message": "Transformers refuses a DeepSpeed config that differs from the training arguments",
-                "upstream": UPSTREAM,
-            }
-            self.reading.problems.append(
-                Problem("contradiction", steps.key, steps.entry.value.span, words, steps.entry.key.path)
-            )
+        clip = values.arguments.get("max_grad_norm")
+        ours = {
+            "gradient_accumulation_steps": (
+                values.gradient_accumulation_steps,
+                "gradient_accumulation_steps",
+                "stated",
+            ),
+            "gradient_clipping": (clip.value, "max_grad_norm", clip.basis) if clip else (None, "", ""),
+        }
+        for name, (value, argument, basis) in ours.items():
+            given = self.keys.number(f"deepspeed_config.{name}")
+            if given is not None and given.value and values.client == "transformers" and value is not None:
+                self._compare(given, value, argument, basis)
+
+    def _compare(self, given: Given, value: float, argument: str, basis: str) -> None:
+        """Report a value that becomes part of the DeepSpeed config and differs from the training argument."""
+        if given.value == value:
+            return
+        words = {
+            "value": str(given.entry.value.raw or given.entry.value.value),
+            "other": f"{argument}: {value:g}",
+            "message": "Transformers refuses a DeepSpeed config that differs from the training arguments",
+            "basis": basis,
+            "upstream": UPSTREAM,
+        }
+        place = given.entry.key.path
+        self.reading.problems.append(Problem("contradiction", given.key, given.entry.value.span, words, place))
 
     def _precision(self, word: str) -> None:
         """Report a `mixed_precision` that the training arguments overrule (`ACCELERATE_MIXED_PRECISION`)."""

@@ -10,13 +10,15 @@ from ...upstream.axolotl import SHARDS_PACKED
 from ..accelerate.launch import launch_of
 from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
 from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp
-from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, integer
+from ..core.bindings.kinds import FLAG, POSITIVE, integer
 from ..core.bindings.rows import NEVER, Derived, Fixed, Key
 from ..core.key_changes import ZERO
 from ..core.keys import load
 from ..core.model_facts import hidden_size
 from ..core.placeholders import is_blank
+from ..core.references import is_here
 from ..core.world_size import Stated, set_hardware
+from ..deepspeed.matching import DEFAULTS, arguments
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues
 from ..hf_trainer.sharding import WORDS
@@ -87,7 +89,7 @@ def _stated(reader: Reader) -> Stated | None:
 
 
 def _auto_values(reader: Reader) -> AutoValues:
-    """axolotl's values, and TrainingArguments' own defaults (weight decay 0, clipping at 1) where it passes none."""
+    """axolotl's values; where it passes none, TrainingArguments' own (decay 0, clipping at 1), but for warm-up."""
     job = reader.job
     origin = job.origins.get("hardware.gpus")
     return AutoValues(
@@ -98,9 +100,7 @@ def _auto_values(reader: Reader) -> AutoValues:
         bf16=job.precision.autocast == "bfloat16",
         fp16=job.precision.autocast == "float16",
         hidden_size=hidden_size(job.model, reader.document.path, reader.project.root),
-        learning_rate=reader.value(NUMBER, "learning_rate"),
-        weight_decay=reader.value(NUMBER, "weight_decay", default=0.0),
-        max_grad_norm=reader.value(NUMBER, "max_grad_norm", default=1.0),
+        arguments=arguments(reader, {**DEFAULTS, "learning_rate": None, "warmup_steps": None}),
     )
 
 
@@ -203,7 +203,7 @@ def zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     file: Any = DEEPSPEED_FILES.get((stage, optimizer, parameters))
     if file is not None and "bf16" in file and not narrow:
         file = "deepspeed_configs/zero3.json" if file.endswith("zero3_bf16.json") else None
-    if file is None:
+    if file is None or not is_here(reading.config, file, "deepspeed"):
         file = inline_deepspeed(stage, {"offload_optimizer": optimizer, "offload_param": parameters})
     fsdp = ("fsdp", "fsdp_config", "fsdp_version", "fsdp_final_state_dict_type", "dp_shard_size", "dp_replicate_size")
     return {"deepspeed": file, **dict.fromkeys(fsdp)}

@@ -30,7 +30,7 @@ from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
 from .typos import begun, nearest, same_degree, slip
-from .values import out_of_bounds, wrong_value
+from .values import former_value, out_of_bounds, wrong_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -220,7 +220,12 @@ class _Walk:
             return
         shapes = list(branches(self.schema, part))
         place = dotted.removeprefix(f"{self.prefix}.")
-        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended) if node.is_scalar else None
+        former = former_value(self.name, place, node)
+        if former is not None:
+            values = {**former, "upstream": self.upstream}
+            self.problems.append(Problem("deprecated-key", f"{dotted}: {node.value}", node.span, values, self.path))
+            return
+        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended, strict=self.coercion == "pydantic")
         if wrong is not None:
             values = {**wrong, "upstream": self.upstream}
             self.problems.append(Problem("wrong-value", dotted or key, node.span, values, self.path))

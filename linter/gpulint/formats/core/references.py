@@ -92,3 +92,18 @@ def _shipped() -> dict[str, JsonObject]:
     with open(os.path.join(os.path.dirname(__file__), "shipped.json"), encoding="utf-8") as file:
         files: dict[str, JsonObject] = json.load(file)["files"]
     return files
+
+
+def is_here(document: Document, path: str, key: str) -> bool:
+    """Whether a file that a tool ships is here: beside the config, in a folder above it, where the tool is run, or
+    where `key` names a file of its folder already."""
+    entry = document.root.entry(key)
+    named = entry.value.value if entry is not None else None
+    if isinstance(named, str) and os.path.dirname(named) == os.path.dirname(path):
+        return True
+    folder, above = "", os.path.dirname(os.path.abspath(document.path))
+    while folder != above:
+        folder, above = above, os.path.dirname(above)
+        if os.path.isfile(os.path.join(folder, path)):
+            return True
+    return False

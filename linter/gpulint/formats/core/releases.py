@@ -68,6 +68,8 @@ def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: M
     for item in problems:
         if item.kind == "deprecated-key":
             told = _of_key(item, versions, pins)
+        elif item.kind == "wrong-value":
+            told = item._replace(values={**item.values, "stated": _stated(item, versions, pins)})
         else:
             told = None if item.kind == "wrong-type" and _of_another_release(item, versions) else item
         if told is not None:
@@ -84,7 +86,7 @@ def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pi
     match = _LAST_KNOWN.match(problem.values["reason"])
     package = package_of(match[1]) if match else None
     if match is None or package is None:
-        return problem
+        return problem._replace(values={**problem.values, "stated": _stated(problem, versions, pins)})
     stated = versions.get(package)
     if not is_release(stated):
         return None if _behind(problem.values["upstream"], versions) else problem
@@ -96,6 +98,17 @@ def _of_key(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pi
     certain = pin is None or pin.release != stated or pin.exact
     named = {"upstream": f"{match[1]} {stated}", "stated": "yes" if certain else "no"}
     return problem._replace(values={**problem.values, **named})
+
+
+def _stated(problem: Problem, versions: Mapping[str, str], pins: Mapping[str, Pin]) -> str:
+    """`yes` where the release that runs is stated, and is the described one or a later one."""
+    for part in problem.values["upstream"].split(", "):
+        name, _, release = part.rpartition(" ")
+        package = package_of(name) or ""
+        stated, pin = versions.get(package), pins.get(package)
+        if is_release(stated) and is_release(release) and earlier(stated or "", release) == release:
+            return "yes" if pin is None or pin.release != stated or pin.exact else "no"
+    return "no"
 
 
 def _of_another_release(problem: Problem, versions: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
-from .coercion import LISTED, as_number, one_of
+from .coercion import LISTED, as_boolean, as_number, one_of
 from .typos import nearest_word
 
 if TYPE_CHECKING:
@@ -30,20 +30,22 @@ class Words(NamedTuple):
 
 
 def wrong_value(
-    schema: str, dotted: str, shapes: Sequence[dict[str, Any]], node: Node, *, extended: bool
+    schema: str, dotted: str, shapes: Sequence[dict[str, Any]], node: Node, *, extended: bool, strict: bool = False
 ) -> dict[str, str] | None:
     """What is wrong with a text that is not among the words of its key; None where nothing is known to be.
 
-    `dotted` is the place of the key in the schema; `extended` says that the config loads plugins that may add words.
+    `dotted` is the place of the key in the schema; `extended` says that the config loads plugins that may add words,
+    `strict` that a word besides is taken for a truth value or a number only where it is one.
     The values are `expected`, `found`, `suggestion` (the word that was probably meant) and `treatment`: `refused`, or
     `misspelt` where other words may be right.
     """
     if not isinstance(node.value, str):
         return None
     key = dotted.replace("-", "_")
-    words = _words(schema, key, shapes)
     text = node.value
-    if words is None or text in words.known:
+    words = _words(schema, key, shapes, strict=strict and as_boolean(text) is None and as_number(text) is None)
+    other = _table()["others"].get(schema, {}).get(key)
+    if words is None or text in words.known or (other and other in text):
         return None
     folded = {word.lower(): word for word in words.known}
     if text.lower() in folded and (schema == FOLDED or key not in _table()["keys"].get(schema, {})):
@@ -68,7 +70,16 @@ def _expected(words: list[str]) -> str:
     return f"one of {len(words)} words ({', '.join(words[:LISTED])}, ...)"
 
 
-def _words(schema: str, key: str, shapes: Sequence[dict[str, Any]]) -> Words | None:
+def former_value(schema: str, dotted: str, node: Node) -> dict[str, str] | None:
+    """What is to stand for a word that a tool took once and stops at now, and the last release that took it."""
+    for row in _table()["former"].get(schema, {}).get(dotted, ()):
+        if isinstance(node.value, str) and node.value.startswith(row["starts"]):
+            empty = {"replacement": "", "spelling": "", "treatment": "refused", "stated": "no"}
+            return {**empty, "instead": row["instead"], "reason": f"last known to {row['last']}"}
+    return None
+
+
+def _words(schema: str, key: str, shapes: Sequence[dict[str, Any]], *, strict: bool) -> Words | None:
     table = _table()
     sets = table["keys"].get(schema, {}).get(key)
     if sets:
@@ -77,7 +88,8 @@ def _words(schema: str, key: str, shapes: Sequence[dict[str, Any]]) -> Words | N
     listed = [item for shape in shapes for item in shape.get("enum", ()) if item is not None]
     if not listed or not all(isinstance(item, str) for item in listed):
         return None
-    return Words(tuple(dict.fromkeys(listed)), all("enum" in shape or shape.get("type") == "null" for shape in shapes))
+    others = ("null", "boolean", "integer", "number") if strict else ("null",)
+    return Words(tuple(dict.fromkeys(listed)), all("enum" in shape or shape.get("type") in others for shape in shapes))
 
 
 @cache

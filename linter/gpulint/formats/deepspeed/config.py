@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from ...job.job import Zero
 from ..core.backends.deepspeed import ROWS, SECTION, SIZE
-from ..core.bindings.kinds import NUMBER, POSITIVE, TEXT, integer
+from ..core.bindings.kinds import POSITIVE, TEXT, integer
 from ..core.bindings.rows import Key
 from ..core.bindings.spelling import dtype, optimizer
 from ..core.keys import key_problems
+from .matching import compare, compare_text
 from .values import ConfigReader
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _OPTIMIZER = optimizer(
     any_other=True,
 )  # fmt: skip
 """`optimizer.type` (`runtime/engine.py: _configure_basic_optimizer`); other names are torch's own classes."""
-
-_ARGUMENTS = (
-    ("optimizer.params.lr", "learning_rate"),
-    ("optimizer.params.weight_decay", "weight_decay"),
-    ("gradient_clipping", "max_grad_norm"),
-)
-"""DeepSpeed keys that the Trainer compares with its own arguments (`trainer_config_process`)."""
 
 _BFLOAT16 = ("bf16", "bfloat16")
 _FLOAT16 = ("fp16",)
@@ -213,10 +207,9 @@ def _size(reader: ConfigReader, field: str, client: int | None) -> int | None:
 
 
 def _arguments(reader: ConfigReader) -> None:
-    for key, name in _ARGUMENTS if reader.values.client == "transformers" else ():
-        given, client = reader.given(NUMBER, key), getattr(reader.values, name)
-        if given is not None and client is not None and given.value != client:
-            reader.differs(given, given.value, name, client)
+    if reader.values.client == "transformers":
+        compare_text(reader)
+        compare(reader)
 
 
 def _autotp(reader: ConfigReader) -> None:

@@ -11,11 +11,24 @@ from ..core.format import Problem
 from ..core.sections import Sections
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...source.document import Document
     from ...source.node import Entry, Node
     from ..core.arguments import Given
     from ..core.bindings.rows import Source
     from ..core.format import JobBuilder
+
+
+class Argument(NamedTuple):
+    """An argument of the Trainer: its value, and how sure that is.
+
+    basis  `stated`; `default` of a program whose defaults are known; `assumed`, the Trainer's default for a script that
+           nobody knows, which may have another
+    """
+
+    value: Any
+    basis: str
 
 
 class AutoValues(NamedTuple):
@@ -24,6 +37,7 @@ class AutoValues(NamedTuple):
     client    `transformers` fills, and refuses literals that differ from its own arguments; `accelerate` fills, and
               follows the file; "" (nobody): "auto" means DeepSpeed's default in a ZeRO or precision section, and
               stops the run anywhere else
+    arguments the Trainer's arguments that it compares, those that are known
     """
 
     client: str = "transformers"
@@ -33,9 +47,7 @@ class AutoValues(NamedTuple):
     bf16: bool | None = None
     fp16: bool | None = None
     hidden_size: int | None = None
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    max_grad_norm: float | None = None
+    arguments: Mapping[str, Argument] = {}
 
     def filled(self, field: str, stage: int) -> int | None:
         """What Transformers and accelerate put for "auto" in a field of ZeRO: h^2, and for stage 3 0.9 h^2 and 10 h.
@@ -115,8 +127,12 @@ class ConfigReader(Reader):
 
     def differs(self, given: Given, value: object, other: str, other_value: object) -> None:
         """Report a value that differs from another one it must agree with."""
+        self.contradicts(given, text(value), f"{other}: {text(other_value)}")
+
+    def contradicts(self, given: Given, value: str, other: str, message: str = "", basis: str = "") -> None:
+        """Report a value, as written, that stands against `other`; `basis` says how sure that one is."""
         entry, key = (self.reference.entry, self.reference.key) if self.reference else (given.entry, given.key)
-        values = {"value": text(value), "other": f"{other}: {text(other_value)}", "upstream": UPSTREAM}
+        values = {"value": value, "other": other, "message": message, "basis": basis, "upstream": UPSTREAM}
         self.reading.problems.append(Problem("contradiction", key, entry.value.span, values, self.elsewhere))
 
 

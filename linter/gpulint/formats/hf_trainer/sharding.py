@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...source.node import Entry, Node
 from ...upstream import llamafactory, transformers, trl
 from ...upstream.behaviour import default_of
 from ..core import references
+from ..core.arguments import Arguments
 from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp, is_first
-from ..core.bindings.kinds import NUMBER, POSITIVE
+from ..core.bindings.kinds import POSITIVE
 from ..core.format import Problem
 from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
+from ..deepspeed.matching import DEFAULTS, arguments
 from ..deepspeed.reference import apply_reference
 from ..deepspeed.values import AutoValues, Reference
 from .trainer_profiles import program_of
@@ -61,6 +63,8 @@ def set_sharding(reader: Reader, launch: AccelerateLaunch | UsualLaunch | None =
         if launch:
             dtype, _ = mixed_precision(reader)
             launch.apply(reader, auto_values(reader), WORDS[dtype])
+            if reader.job.parallelism.fsdp is not None:
+                _set_reduction(reader)
         else:
             _set_one_process(reader)
             if reader.job.world_size > 1 and not reader.job.parallelism.one_process:
@@ -141,10 +145,36 @@ def auto_values(reader: Reader) -> AutoValues:
         bf16=None if reader.keys.blank("bf16") else dtype == "bfloat16",
         fp16=None if reader.keys.blank("fp16") else dtype == "float16",
         hidden_size=hidden_size(job.model, reader.document.path, reader.project.root),
-        learning_rate=reader.value(NUMBER, "learning_rate"),
-        weight_decay=reader.value(NUMBER, "weight_decay"),
-        max_grad_norm=reader.value(NUMBER, "max_grad_norm"),
+        arguments=arguments(reader, *_defaults(reader)),
     )
+
+
+def _defaults(reader: Reader) -> tuple[dict[str, Any] | None, str]:
+    """What the compared arguments are when nobody states them, and how sure that is.
+
+    The configs of TRL's trainers have learning rates of their own, which its releases change. A script that no table
+    names may have its own arguments; what TrainingArguments say is only assumed then.
+    """
+    name = reader.reading.format
+    if name in _PROGRAM_DEFAULTS:
+        full = reader.job.method == "full"
+        rate: dict[str, Any] = {"learning_rate": 1e-5 if full else 1e-4} if name == "ms_swift" else {}
+        return {**DEFAULTS, **_PROGRAM_DEFAULTS[name], **rate}, "default"
+    if name != "hf_trainer":
+        return None, ""
+    script = program_of(reader.project.program)
+    known = script is not None or reader.project.program.startswith("trl ")
+    trl_runs = reader.project.program.startswith("trl ") or (script is not None and script.trl)
+    rate = {"learning_rate": None} if trl_runs or not known else {}
+    return {**DEFAULTS, **rate}, "default" if known else "assumed"
+
+
+_PROGRAM_DEFAULTS: dict[str, dict[str, Any]] = {
+    "llamafactory": {},
+    "ms_swift": {"weight_decay": 0.1, "adam_beta2": 0.95},
+}
+"""Programs whose arguments are a subclass of the Trainer's, and what they change (ms-swift 4.6 `trainers/arguments.py`,
+`arguments/sft_args.py`; LLaMA-Factory 0.9.5 changes none)."""
 
 
 def _inline(given: Given, path: str) -> Document | None:
@@ -186,8 +216,19 @@ def _set_fsdp(reader: Reader, given: Given, words: list[str]) -> None:
             reader.set("parallelism.fsdp.sharding", given, strategy)
         if first or defaults.reshards:  # before 5.4 FSDP 2 took no strategy from `fsdp`
             reader.set("parallelism.fsdp.reshard_after_forward", given, whole, strategy)
+    _set_reduction(reader)
     if "offload" in words and section.raw("cpu_offload") is None:
         reader.set("parallelism.fsdp.offload", given, True)
+
+
+def _set_reduction(reader: Reader) -> None:
+    """`sync_each_batch` of `accelerator_config`, a mapping or JSON text: whole gradients are never accumulated."""
+    given = reader.keys.raw("accelerator_config")
+    document = _inline(given, reader.document.path) if given is not None and isinstance(given.value, str) else None
+    keys = Arguments(document.root) if document is not None else reader.keys.mapping("accelerator_config")
+    switch = keys.mapping("gradient_accumulation_kwargs").flag("sync_each_batch")
+    if given is not None and switch is not None:
+        reader.set("parallelism.fsdp.sync_each_batch", given, switch.value, "sync_each_batch")
 
 
 def _fsdp_keys(version: str) -> frozenset[str]:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ...upstream import llamafactory, transformers
 from ...upstream.behaviour import default_of
 from ..accelerate.elsewhere import sharded_elsewhere
-from ..core.backends.deepspeed import chooses_file, zero_keys
+from ..core.backends.deepspeed import chooses_file, inline_deepspeed, zero_keys
 from ..core.backends.trainer import BATCH, model
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, Written, only
 from ..core.format import Format, Problem, Reading
 from ..core.key_changes import OFFLOADS, ZERO, trainer_offload
 from ..core.keys import default, key_problems
+from ..core.references import is_here
 from ..hf_trainer import image_inputs
 from ..hf_trainer.placeholder_keys import settle
 from ..hf_trainer.sharding import set_sharding
@@ -228,9 +229,14 @@ def _zero(reading: Reading, changes: dict[str, Any]) -> Keys | None:
     after = job.with_changes(changes)
     devices = {after.get(path) for path in OFFLOADS}
     stage = after.get(f"{ZERO}stage")
-    file = _DEEPSPEED_FILES.get((stage, "cpu" in devices))
+    file: Any = _DEEPSPEED_FILES.get((stage, "cpu" in devices))
     if file is None or "nvme" in devices or job.method == "freeze" or not chooses_file(changes):
         return None
+    if not is_here(reading.config, file, "deepspeed"):
+        offloads = dict.fromkeys(("offload_optimizer", "offload_param") if "cpu" in devices else (), "cpu")
+        if stage == 2:
+            offloads.pop("offload_param", None)
+        file = inline_deepspeed(stage, offloads)
     pure = {"pure_bf16": None, "bf16": True} if stage == 3 and root.get("pure_bf16") else {}
     return {"deepspeed": file, "fsdp": None, "fsdp_config": None, **pure}
 

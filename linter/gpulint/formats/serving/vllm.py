@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ...upstream.serving import vllm
 from ..core.bindings.kinds import ANYTHING, FLAG, NUMBER, POSITIVE, TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Table, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, SHORT, dtype
@@ -181,6 +182,12 @@ def _spelled(reading: Reading, key: str) -> str:
     return key if underscores > dashes else name
 
 
+def _is_newer(reading: Reading, changes: dict[str, Any]) -> bool:
+    """Whether a change asks for what the release that runs cannot do yet."""
+    packs = any(path.startswith("weights.quantization") and value for path, value in changes.items())
+    return packs and not vllm.QUANTIZES_WHILE_LOADING.at(reading.job.versions.get(vllm.NAME))
+
+
 TABLE = Table(
     (
         Fixed("kind", Derived("inference", "a vLLM server")),
@@ -253,6 +260,7 @@ TABLE = Table(
         ),
     ),
     spelled=_spelled,
+    refuses=_is_newer,
     named=lambda reading, keys: as_written(reading.config, keys) or {},
 )  # fmt: skip
 

@@ -41,6 +41,8 @@ FUNCTIONS = {
     "number": 'a number, also from a text such as `"2e-4"`',
     "lower": "a text in lower case",
     "starts_with": "whether a text begins with another",
+    "parts": "the items of a list, or of text with commas",
+    "words": "the items of a list, or of text with blanks between",
     "divisors": "the divisors of a whole number up to 4,096, in order",
     "next_of": "the smallest number of a list that is not below another: `next_of([8, 16, 32], adapter.r)`",
     "ends_with": "whether a text ends with another",

@@ -183,6 +183,29 @@ def _rope_scaling(facts: Facts) -> Any:
     return None
 
 
+@fact("model.longest_rope", type="number")
+def _longest_rope(facts: Facts) -> Any:
+    """Longest sequence that vLLM derives from the model's config.json: its positions times the RoPE scaling's factor,
+    but for types whose positions are those after scaling (llama3, longrope, su); yarn starts from the original ones.
+
+    vLLM 0.33 `config/model.py` `_get_and_verify_max_len`.
+    """
+    positions = facts.get("model.max_position_embeddings")
+    if facts.model is None or not isinstance(positions, int):
+        return UNKNOWN
+    scaling = facts.model.config.get("rope_scaling") or facts.model.config.get("rope_parameters")
+    kind = facts.get("model.rope_scaling")
+    if kind in (None, "llama3", "longrope", "su"):
+        return positions
+    if not isinstance(scaling, dict) or kind not in ("linear", "dynamic", "yarn"):
+        return UNKNOWN
+    factor = scaling.get("factor")
+    first = scaling.get("original_max_position_embeddings", positions) if kind == "yarn" else positions
+    if not isinstance(factor, int | float):
+        return UNKNOWN
+    return int(first * factor) if isinstance(first, int) else UNKNOWN
+
+
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
     """`quantization_config.quant_method` of the model's own config.json, else the method in its id (`-GPTQ`, `-AWQ`,

@@ -58,6 +58,7 @@ ITEM_VALUES = {
     "assumption": "what is assumed instead",
     "other": "the other setting, as `key: value`",
     "value": "the value at the key",
+    "basis": "how the other side is known: `stated`, `default` of a known program, or `assumed`",
     "line": "the line that is used instead",
     "message": "the tool's own message",
 }

@@ -12,6 +12,12 @@ CHUNKS_LONG_PROMPTS = Behaviour(
     "vLLM PR 6666",
     since="0.5.4",
 )
+QUANTIZES_WHILE_LOADING = Behaviour(
+    NAME,
+    "quantizes 16-bit weights as it loads them, to float8 or with bitsandbytes",
+    "model_executor/layers/quantization/fp8.py, bitsandbytes.py of 0.5.0",
+    since="0.5.0",
+)
 TABLE_A_LAYER = Behaviour(
     NAME,
     "makes Gemma 2's rotary table anew for each layer",

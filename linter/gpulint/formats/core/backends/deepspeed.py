@@ -36,6 +36,12 @@ def _filled_in(value: Any) -> bool:
     return value == AUTO or is_blank(value)
 
 
+_GATHERS = (
+    "stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save",
+)  # fmt: skip
+"""Names of the switch without which ZeRO-3 saves shards only, today's first."""
+
 SIZE, SWITCH = replace(NATURAL, blank=_filled_in), replace(FLAG, blank=_filled_in)
 _STAGE = Kind("a stage from 0 to 3", lambda value: _stage(NATURAL.read(value)), samples=(0, 1, 2, 3))
 _WHOLE = Kind("true or false", lambda value: value if isinstance(value, bool) else Unsaid.WRONG, samples=(True, False))
@@ -99,10 +105,7 @@ ROWS = (
         Key(f"{ZERO}overlap_comm", "overlap_comm", SWITCH, _overlaps, blank=_overlaps),
         _usual("contiguous_gradients", SWITCH),
         _usual("round_robin_gradients", SWITCH),
-        _usual(
-            "gather_16bit_weights_on_save", SWITCH, "stage3_gather_16bit_weights_on_model_save",
-            "gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save",
-        ),
+        _usual("gather_16bit_weights_on_save", SWITCH, *_GATHERS),
         _usual("hpz_partition_size", SIZE, "zero_hpz_partition_size"),
         _usual("quantized_weights", SWITCH, "zero_quantized_weights"),
         Key(
@@ -126,6 +129,8 @@ def zero_keys(root: Node, prefix: str, changes: Keys) -> Keys | None:
         return None
     document = Document("", "json", "", [config], [], [])
     wanted = wanted_keys(_CHANGES, Reading("", UPSTREAM, document, Job()), changes)
+    if wanted is not None and changes.get(STAGE) == 3 and not any(section.get(key) is not None for key in _GATHERS):
+        wanted = {**wanted, f"{SECTION}.{_GATHERS[0]}": True}  # else the Trainer saves shards only
     return None if wanted is None else {place + key: value for key, value in wanted.items()}
 
 
@@ -159,7 +164,7 @@ def inline_deepspeed(stage: int, offloads: dict[str, str]) -> Keys:
             zero[section] = {"device": device, "pin_memory": True}
     zero |= {"overlap_comm": True, "contiguous_gradients": True, "reduce_bucket_size": AUTO}
     if stage == 3:
-        zero |= {"stage3_prefetch_bucket_size": AUTO, "stage3_param_persistence_threshold": AUTO}
+        zero |= {_GATHERS[0]: True, "stage3_prefetch_bucket_size": AUTO, "stage3_param_persistence_threshold": AUTO}
     sizes = ("gradient_clipping", "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     precision = {name: {"enabled": AUTO} for name in ("bf16", "fp16")}
     return {SECTION: zero, **precision, **dict.fromkeys(sizes, AUTO)}

@@ -195,6 +195,13 @@ def _upcast(reader: Reader) -> Any:
     return LEAVE if off else Derived(True, note, "precision.autocast")
 
 
+def _set_twice(reader: Reader) -> None:
+    """The Trainer's own checkpointing, stated or on by default, was read before, whatever file says it."""
+    given = reader.given(FLAG, "activation_checkpointing")
+    if given is not None and given.value and reader.under and reader.job.activation_checkpointing != "none":
+        reader.set(f"{FSDP}checkpoints_twice", given, True, "the Trainer checkpoints, too")
+
+
 def _set_inside(reader: Reader) -> None:
     given, offload = (
         reader.given(FLAG, "activation_checkpointing"),
@@ -254,6 +261,7 @@ PLUGIN: tuple[Row, ...] = (
         for part in ("param", "reduce", "buffer")
     ),
     Fixed(f"{FSDP}upcast_trainable", _upcast),
+    _set_twice,
     Key(
         "activation_checkpointing", "activation_checkpointing", FLAG, to={True: "full"},
         back={"full": True, "none": False},

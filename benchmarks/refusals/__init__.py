@@ -1,0 +1,1 @@
+"""What upstream's own validators refuse, and whether gpulint says so at the key."""

@@ -1,0 +1,157 @@
+"""One upstream's cases: written, checked, and compared with what its validators said."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from gpulint import check
+from gpulint.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from gpulint.finding import Finding
+
+LEAST = 0.95
+"""The share of refusals that must be found at the key."""
+
+HERE = Path(__file__).parent
+
+
+class Outcome(NamedTuple):
+    """A case: whether it was found at a key, or elsewhere; whether the twin is accused; no `text` if all is right."""
+
+    found: bool
+    elsewhere: bool
+    accused: bool
+    text: str
+
+
+class Score(NamedTuple):
+    """The cases of one upstream."""
+
+    name: str
+    release: str
+    outcomes: list[Outcome]
+
+    @property
+    def found(self) -> int:
+        """Cases found at the key."""
+        return sum(item.found for item in self.outcomes)
+
+    @property
+    def accused(self) -> int:
+        """Twins of which something is said."""
+        return sum(item.accused for item in self.outcomes)
+
+    @property
+    def passes(self) -> bool:
+        """Whether enough is found and no twin is accused."""
+        return self.found >= LEAST * len(self.outcomes) and not self.accused
+
+    @property
+    def line(self) -> str:
+        """The row that is printed."""
+        whole, elsewhere = len(self.outcomes), sum(item.elsewhere and not item.found for item in self.outcomes)
+        share = f"{100 * self.found / whole:.1f} %"
+        return (
+            f"{self.name:14} {self.release:16} {self.found:4} of {whole:4} refusals at the key ({share}), "
+            f"{elsewhere} elsewhere, {self.accused} twins accused"
+        )
+
+
+def upstreams() -> list[str]:
+    """The upstreams of which there are cases."""
+    return sorted(path.stem for path in HERE.glob("*.json"))
+
+
+def scored(name: str) -> Score:
+    """All cases of one upstream, each in a folder of its own."""
+    table = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = [_outcome(Path(folder, str(number)), table, case) for number, case in enumerate(table["cases"])]
+    return Score(name, table["release"], outcomes)
+
+
+def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outcome:
+    twin = {**table["bases"][case["base"]], **case["also"]}
+    wrong = {key: value for key, value in {**twin, **case["set"]}.items() if key not in case["drop"]}
+    findings, lines = _checked(folder / "wrong", table, case, wrong)
+    found = any(item.severity == "error" and _at_key(item, lines, case["at"]) for item in findings)
+    elsewhere = any(item.severity == "error" for item in findings)
+    of_twin, lines = _checked(folder / "twin", table, case, twin)
+    said = [
+        item for item in of_twin
+        if item.severity == "error" or (item.severity == "warning" and _at_key(item, lines, case["at"]))
+    ]  # fmt: skip
+    mistake = " ".join(
+        [*(f"{key}={value!r}" for key, value in case["set"].items()), *(f"-{key}" for key in case["drop"])]
+    )
+    text = "" if found else f"missed {case['validator']}: {mistake} on {case['base']} | {case['answer'][:90]}"
+    if elsewhere and not found:
+        text += f" (elsewhere: {', '.join(sorted({item.rule for item in findings if item.severity == 'error'}))})"
+    if said:
+        text += f" twin of {case['validator']} ({mistake}) accused: {said[0].rule} {said[0].message[:90]}"
+    return Outcome(found, elsewhere, bool(said), text)
+
+
+def _checked(
+    folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]
+) -> tuple[list[Finding], list[str]]:
+    """The findings of a config, which is written as YAML or, with `flags`, as the options of a command, one a line."""
+    folder.mkdir(parents=True)
+    for path, text in table.get("files", {}).items():
+        (folder / path).write_text(text, encoding="utf-8")
+    program = table.get("programs", {}).get(case["base"], "")
+    start = table.get("command", table.get("flags", "")).format(gpus=case.get("gpus", 1), program=program)
+    if "flags" in table:
+        exports = [f"export {name}={value}" for name, value in case.get("env", {}).items()]
+        options = [
+            f"--{key}" if value is True and table["format"] == "megatron" else f"--{key} {value}"
+            for key, value in config.items()
+        ]
+        lines = [*exports, *(f"{line} \\" for line in (start, *options[:-1])), options[-1]]
+        checked, text = folder / "train.sh", "\n".join(lines) + "\n"
+    else:
+        checked, text = folder / "config.yaml", yaml.safe_dump(config, sort_keys=False)
+        lines = text.splitlines()
+    checked.write_text(text, encoding="utf-8")
+    if "command" in table:
+        checked = folder / "train.sh"
+        checked.write_text(start, encoding="utf-8")
+    settings = Settings(
+        root=str(folder),
+        gpus=case.get("gpus", 1),
+        gpu=GPUS.get(case.get("capability", "")),
+        versions=table.get("versions", {table["upstream"]: table["release"]}),
+    )
+    return check([str(checked)], settings).findings, lines
+
+
+GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
+"""A card of a compute capability, for the cases that have one."""
+
+
+def _at_key(finding: Finding, lines: list[str], keys: list[str]) -> bool:
+    """Whether a finding points at a line of one of the keys, or of a value inside one."""
+    file = Path(finding.location.path).name
+    place = finding.location.span.line - 1
+    if file == "train.sh" and place < len(lines):
+        return lines[place].partition(" ")[0].removeprefix("--") in keys
+    if file != "config.yaml":
+        return False
+    while True:
+        indent = _indent(lines[place])
+        if lines[place].lstrip(" -").partition(":")[0] in keys:
+            return True
+        above = [number for number in range(place) if _indent(lines[number]) < indent]
+        if not above:
+            return False
+        place = above[-1]
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" -"))
