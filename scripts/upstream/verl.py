@@ -46,7 +46,7 @@ def verl_sft(source: Source, older: Source) -> Json:
         names = [name for name in fields.classes if name.endswith(base)]
         configs += [{group: dict.fromkeys(fields.properties(name), None)} for name in names]
     keys = _keys(configs)
-    for group in _GROUPS:
+    for group in set(_GROUPS) & set(keys):
         keys[group] = {"anyOf": [keys[group], TEXT]}
     for name in _OFTEN:
         keys["trainer"]["properties"][name] = {}
