@@ -3,9 +3,10 @@
     python scripts/release_keys.py [--sources FOLDER] [--offline] [PACKAGE ...]
     python scripts/release_keys.py --check [PACKAGE ...]
 
-After a new release of a package: run it and read the diff. What is missing in FOLDER (`.upstream/released` unless named)
-is fetched: single files of wheels, whole sdists, tags of repositories. `--check` says which tables miss the newest
-release of the index (exit code 1). `scripts/releases/packages.py` lists the packages, and those that cannot be read.
+After a new release of a package: run it and read the diff. What is missing in FOLDER (`.upstream/released` unless
+named) is fetched: single files of wheels, whole sdists, tags of repositories. `--check` says which tables miss the
+newest release of the index (exit code 1). `scripts/releases/packages.py` lists the packages, and those that cannot be
+read.
 """
 
 from __future__ import annotations
@@ -55,17 +56,17 @@ def table(name: str, package: Package, folder: Path) -> dict[str, Any]:
     groups = groups_of({release: read[release] for release in sorted(read, key=numbers)})
     return {
         "package": name,
-        "read": f"{len(read)} final releases from {min(read, key=numbers)} to {max(read, key=numbers)}",
-        "newest": max(read, key=numbers),
+        "releases": " ".join(sorted(read, key=numbers)),
         "source": f"{package.repository} by tag" if package.repository else "the package index",
         "files": package.root + package.files,
         "unread": " ".join(unread),
-        "groups": groups,
+        "first": {group: first for group, (first, _) in groups.items()},
+        "groups": {group: keys for group, (_, keys) in groups.items()},
     }
 
 
 def written(made: dict[str, Any]) -> str:
-    """JSON with one span a line: the keys of equal spans stand together."""
+    """JSON with one span a line: the keys of equal spans stand together, those of one section as `section.{a,b}`."""
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in made.items() if key != "groups"]
     groups = []
     for group, keys in made["groups"].items():
@@ -73,9 +74,24 @@ def written(made: dict[str, Any]) -> str:
         for key, span in keys.items():
             together.setdefault(span, []).append(key)
         ordered = sorted(together, key=lambda span: [numbers(part) for part in span.split()])
-        rows = ",\n".join(f"      {json.dumps(span)}: {json.dumps(' '.join(together[span]))}" for span in ordered)
+        rows = ",\n".join(f"      {json.dumps(span)}: {json.dumps(folded(together[span]))}" for span in ordered)
         groups.append(f"    {json.dumps(group)}: {{\n{rows}\n    }}")
     return "{\n" + ",\n".join([*lines, '  "groups": {\n' + ",\n".join(groups) + "\n  }"]) + "\n}\n"
+
+
+def folded(keys: list[str]) -> str:
+    """Dotted keys as one text, those of one section behind one prefix."""
+    sections: dict[str, list[str]] = {}
+    for key in keys:
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append(name)
+    texts = []
+    for section, names in sections.items():
+        if section and len(names) > 1:
+            texts.append(f"{section}.{{{','.join(names)}}}")
+        else:
+            texts += [f"{section}.{name}" if section else name for name in names]
+    return " ".join(texts)
 
 
 def stale(names: list[str]) -> int:
@@ -83,7 +99,7 @@ def stale(names: list[str]) -> int:
     found = 0
     for name in names:
         path = TABLES / f"{name}.json"
-        held = json.loads(path.read_text(encoding="utf-8"))["newest"] if path.is_file() else "nothing"
+        held = json.loads(path.read_text(encoding="utf-8"))["releases"].split()[-1] if path.is_file() else "0"
         newest = listed(name)[-1].version if not PACKAGES[name].repository else held
         if numbers(newest) > numbers(held):
             print(f"newer {name}: {newest}, read to {held}")
@@ -97,7 +113,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="PACKAGE", help="all unless named")
     parser.add_argument("--check", action="store_true", help="say which tables miss the newest release")
     parser.add_argument("--offline", action="store_true", help="fetch nothing")
-    parser.add_argument("--sources", type=Path, default=ROOT / ".upstream" / "released", help="where the files are kept")
+    parser.add_argument(
+        "--sources", type=Path, default=ROOT / ".upstream" / "released", help="where the files are kept"
+    )
     given = parser.parse_args(arguments)
     names = given.names or [*PACKAGES]
     if given.check:
@@ -113,7 +131,7 @@ def main(arguments: list[str]) -> int:
             print(f"not made {name}: {error}", file=sys.stderr)
             continue
         (TABLES / f"{name}.json").write_text(written(made), encoding="utf-8")
-        print(f"{name}: {made['read']}, {sum(map(len, made['groups'].values()))} keys")
+        print(f"{name}: {len(made['releases'].split())} releases, {sum(map(len, made['groups'].values()))} keys")
     return failed
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: S310  (addresses of the package index)
 """The files that hold a package's keys, of every final release since 2023, from the package index.
 
 Of a wheel only the wanted files travel (HTTP ranges); of a release without one the whole sdist does. What was read is
@@ -175,7 +176,9 @@ def obtain_tags(repository: str, tags: str, wanted: re.Pattern[str], package: st
             continue
         if _git(clone, "log", "-1", "--format=%cd", "--date=short", tag).strip() < SINCE:
             continue
-        paths = [path for path in _git(clone, "ls-tree", "-r", "--name-only", tag).splitlines() if wanted.fullmatch(path)]
+        paths = [
+            path for path in _git(clone, "ls-tree", "-r", "--name-only", tag).splitlines() if wanted.fullmatch(path)
+        ]
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in paths:
                 archive.writestr(path, _git(clone, "show", f"{tag}:{path}"))

@@ -48,10 +48,11 @@ def choices(tree: ast.Module | None, option: str) -> list[str]:
     """The strings among the `choices` of an option."""
     found: list[str] = []
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
-            if any(isinstance(argument, ast.Constant) and argument.value == option for argument in node.args):
-                for word in node.keywords:
-                    found += [text for text in strings(word.value) if text != "None"] if word.arg == "choices" else []
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
+            continue
+        if any(isinstance(argument, ast.Constant) and argument.value == option for argument in node.args):
+            said = (word.value for word in node.keywords if word.arg == "choices")
+            found += [text for value in said for text in strings(value) if text != "None"]
     return found
 
 
@@ -73,22 +74,29 @@ def transformers(files: Files) -> Groups:
         f"optim={node.value.value}" for cls in classes["OptimizerNames"] for node in cls.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     }  # fmt: skip
-    return {"": own | optimizers, "seq2seq": all_fields(classes, "Seq2SeqTrainingArguments")}
+    return {"": own | optimizers, "seq2seq": all_fields(classes, "Seq2SeqTrainingArguments") - own}
 
 
 def trl(files: Files) -> Groups:
-    """The fields of every config and of the scripts' arguments together, and of the configs by class."""
-    classes = files.among("trainer/", "scripts/", "commands/", "experimental/")
-    configs = [name for name in classes if name.endswith(("Config", "Arguments")) and not name.startswith("_")]
+    """The fields of every config and of the scripts' arguments together, and of the configs by class.
+
+    What moved to `experimental` stopped being a key of TRL's own programs, except that KTO's went back and forth.
+    """
+    classes = files.among("trainer/", "scripts/", "commands/", *_EXPERIMENTAL)
+    own = files.among("trainer/", "scripts/", "commands/").keys() | TRL_CONFIGS.keys()
+    configs = [name for name in own if name.endswith(("Config", "Arguments")) and not name.startswith("_")]
     found = {"": {field for name in configs for field in all_fields(classes, name)}}
     return found | {name: keys for name in TRL_CONFIGS if (keys := all_fields(classes, name))}
+
+
+_EXPERIMENTAL = ("experimental/kto/", "experimental/cpo/", "experimental/orpo/", "experimental/ppo/")
 
 
 def accelerate(files: Files) -> Groups:
     """The fields of the config and of its sections, and the options of `accelerate launch`."""
     classes = files.among("commands/config/config_args.py")
     own = all_fields(classes, "ClusterConfig") | all_fields(classes, "SageMakerConfig")
-    groups = accelerate_schema._arguments(files.need("commands/launch.py"))
+    groups = accelerate_schema.arguments(files.need("commands/launch.py"))
     for section, (title, prefix) in accelerate_schema.SECTIONS.items():
         for key in groups.get(title, ()):
             own |= {f"{section}.{key}", f"{section}.{key.removeprefix(prefix)}"}
@@ -168,7 +176,10 @@ def torchtitan(files: Files) -> Groups:
         f"{section}.{name}"
         for section, name in re.findall(r"\"--([a-z_0-9]+)\.([a-z_0-9]+)\"", files.text("config_manager.py") or "")
     }
-    return {"": found | nested(files.named("config_manager.py", "config/job_config.py"), "JobConfig")}
+    found |= nested(files.named("config_manager.py", "config/job_config.py"), "JobConfig")
+    if not found:
+        raise LookupError("no TOML any more")
+    return {"": found}
 
 
 def verl_keys(files: Files) -> Groups:
@@ -210,11 +221,15 @@ class Package(NamedTuple):
     tags: str = ""
 
 
+_VLLM = (
+    r"(engine/.*arg.*|engine/async_llm_engine|scripts|entrypoints/.*"
+    r"|model_executor/layers/quantization/__init__)\.py"
+)
 _SWIFT = r"llm/(argument/.*|utils/argument)|arguments/.*|(rlhf_)?trainers/.*arg.*|megatron/.*argument.*"
 _VERL = r"verl/(trainer/.*\.(yaml|py)|workers/.*\.py|experimental/.*\.yaml|.*config.*\.(py|yaml))"
 
 PACKAGES = {
-    "vllm": Package(vllm, "vllm/", r"(engine/.*arg.*|engine/async_llm_engine|scripts|entrypoints/.*|model_executor/layers/quantization/__init__)\.py"),
+    "vllm": Package(vllm, "vllm/", _VLLM),
     "sglang": Package(sglang, "sglang/", r"srt/(server_args|arg_groups/.*)\.py"),
     "transformers": Package(transformers, "transformers/", r"training_args(_seq2seq)?\.py"),
     "trl": Package(trl, "trl/", r"(trainer|scripts|commands|experimental)/.*\.py"),

@@ -51,10 +51,11 @@ def spans(read: Sequence[tuple[str, set[str]]]) -> dict[str, str]:
     return found
 
 
-def groups_of(read: Mapping[str, Groups]) -> dict[str, dict[str, str]]:
-    """The spans of every group; a group counts from the first release on that has it."""
+def groups_of(read: Mapping[str, Groups]) -> dict[str, tuple[str, dict[str, str]]]:
+    """By group the first release that was understood, and the spans from it on."""
     names = sorted({name for groups in read.values() for name in groups})
-    return {name: spans(understood([*_group(read, name)])) for name in names}
+    own = {name: understood([*_group(read, name)]) for name in names}
+    return {name: (found[0][0], spans(found)) for name, found in own.items()}
 
 
 def _group(read: Mapping[str, Groups], name: str) -> Iterator[tuple[str, set[str]]]:

@@ -64,7 +64,8 @@ def litgpt(source: Source) -> Json:
             properties.setdefault(key, part)
     arguments = source.classes("args.py")
     for key, name in SECTIONS.items():
-        properties[key] = section(fields(arguments[name], {}), "refused")
+        if name in arguments:
+            properties[key] = section(fields(arguments[name], {}), "refused")
     shape = fields(source.classes("config.py")["Config"], {})
     properties["model_config"] = {"anyOf": [section(shape, "refused"), {"type": ["string", "null"]}]}
     for key in ("data", "optimizer", "devices", "resume", "quantize"):
