@@ -244,8 +244,8 @@ class _Walk:
         """The problem of a key that the release does not take: not yet, or no longer."""
         said = of_stated(found, self.upstream)
         if found.until and shape.unknown == "refused":
-            told = child.get("x-removed", "").partition("; ")[2]
-            part = {**child, "x-removed": said.pop("reason") + (f"; {told}" if told else "")}
+            hint = child.get("x-removed", "").partition("; ")[2]
+            part = {**child, "x-removed": "; ".join(text for text in (said.pop("reason"), hint) if text)}
             if not self.replaced(child, dotted):
                 part.pop("x-replacement", None)
             problem = old_key(entry, dotted, part, self.upstream, self.path)

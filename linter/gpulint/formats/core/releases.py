@@ -140,7 +140,7 @@ def of_stated(found: Standing, upstream: str) -> dict[str, str]:
         "stated": "yes" if certain else "no",
         "since": f"{tool} {found.since}" if found.since and not found.until else "",
         "until": f"{tool} {found.until}" if found.until else "",
-        "reason": f"taken before {tool} {found.until}" if found.until else "",
+        "reason": f"taken before {tool} {found.until}" if found.until and found.release else "",
     }
 
 

@@ -143,7 +143,7 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
         if item.kind in ("wrong-type", "wrong-value"):
             keep = "x-classes" not in known.get(item.key.partition(".")[0], {})
         elif item.kind == "deprecated-key":
-            keep = not flavour.own_parser
+            keep = not flavour.own_parser and item.key in known
         elif item.values["since"] or item.values["until"]:
             keep = not flavour.own_parser and "x-classes" not in known.get(item.key, {})
         else:
