@@ -113,7 +113,7 @@ class _Remote(io.RawIOBase):
 def files(release: Release, wanted: re.Pattern[str]) -> dict[str, str]:
     """The texts of the files of a release whose paths fit, from the package's root. Raises OSError."""
     if release.is_wheel:
-        with zipfile.ZipFile(_Remote(release.url, release.size)) as archive:  # type: ignore[arg-type]
+        with zipfile.ZipFile(_Remote(release.url, release.size)) as archive:
             names = {installed(name): name for name in archive.namelist()}
             texts = {path: archive.read(name) for path, name in names.items() if wanted.fullmatch(path)}
     else:

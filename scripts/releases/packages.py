@@ -71,7 +71,7 @@ def transformers(files: Files) -> Groups:
     classes = files.among("training_args.py", "training_args_seq2seq.py")
     own = all_fields(classes, "TrainingArguments")
     optimizers = {
-        f"optim={node.value.value}" for cls in classes["OptimizerNames"] for node in cls.body
+        f"optim={node.value.value!s}" for cls in classes["OptimizerNames"] for node in cls.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
     }  # fmt: skip
     return {"": own | optimizers, "seq2seq": all_fields(classes, "Seq2SeqTrainingArguments") - own}

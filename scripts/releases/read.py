@@ -28,7 +28,7 @@ class Files(Source):
         self.own = {path[len(root) :]: text for path, text in texts.items() if path.startswith(root)}
 
     @property
-    def paths(self) -> list[str]:  # type: ignore[override]
+    def paths(self) -> list[str]:
         """Every path, sorted."""
         return sorted(self.own)
 

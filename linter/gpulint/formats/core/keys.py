@@ -243,7 +243,7 @@ class _Walk:
     ) -> None:
         """The problem of a key that the release does not take: not yet, or no longer."""
         said = of_stated(found, self.upstream)
-        if found.until and shape.unknown == "refused":
+        if found.until and (shape.unknown == "refused" or "x-removed" in child):
             hint = child.get("x-removed", "").partition("; ")[2]
             part = {**child, "x-removed": "; ".join(text for text in (said.pop("reason"), hint) if text)}
             if not self.replaced(child, dotted):
