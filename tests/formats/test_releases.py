@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from gpulint.formats.core.format import Problem
+from gpulint.formats.core.format import Problem, Project
+from gpulint.formats.core.key_changes import UntakenKeyError
 from gpulint.formats.core.keys import branches, is_old, key_problems, load
 from gpulint.formats.core.releases import of_release, stating
+from gpulint.formats.serving import vllm
 from gpulint.repository.pins import Pin
 from gpulint.source.node import Span
 from gpulint.source.read import parse
@@ -229,3 +231,35 @@ def test_names_of_packages(name, found):
 def test_a_package_that_no_job_is_made_of(name):
     with pytest.raises(ValueError, match="no job is made of"):
         known_package(name)
+
+
+@pytest.mark.parametrize(
+    ("release", "word", "taken"),
+    [
+        ("0.2.5", "gptq", False),
+        ("0.2.6", "gptq", True),
+        ("0.4.3", "bitsandbytes", False),
+        ("0.5.0", "bitsandbytes", True),
+        ("0.27.0", "bitsandbytes", True),
+        ("0.28.0", "bitsandbytes", False),
+    ],
+)
+def test_a_remedy_writes_no_value_that_the_release_does_not_take(release, word, taken):
+    assert takes("vllm", "quantization", {"vllm": release}, word) == taken
+    project = Project("/nowhere", None, None, None, lambda *_: None, versions={"vllm": release})
+    reading = vllm.FORMAT.read(parse("model: a/b\n", "serve.yaml", "yaml"), project)
+    if word == "bitsandbytes":
+        method = {"weights.quantization.method": "bnb-nf4"}
+        if taken:
+            assert vllm.FORMAT.describe(reading, method) == "quantization: bitsandbytes"
+        else:
+            with pytest.raises(UntakenKeyError):
+                vllm.FORMAT.describe(reading, method)
+
+
+@pytest.mark.parametrize(("release", "name"), [("0.9.0", "cuda-graph-sizes"), ("0.13.0", "cudagraph-capture-sizes")])
+def test_a_remedy_uses_the_name_that_the_release_takes(release, name):
+    project = Project("/nowhere", None, None, None, lambda *_: None, versions={"vllm": release})
+    reading = vllm.FORMAT.read(parse("model: a/b\n", "serve.yaml", "yaml"), project)
+    said = vllm.FORMAT.describe(reading, {"inference.cudagraph_capture_sizes": [3, 5]})
+    assert said == f"{name}: [3, 5]"
