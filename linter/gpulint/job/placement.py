@@ -53,7 +53,8 @@ def shortages(job: Job) -> Iterator[Shortage]:
         why = f"{degrees} needs {replica} GPUs, but the job has {hardware.gpus}"
         yield Shortage("stated", replica, hardware.gpus, why)
     if hardware.granted_gpus is not None and all_ranks > hardware.granted_gpus:
-        why = f"the job needs {all_ranks} GPUs but the launcher requests {hardware.granted_gpus}"
+        has = "it has" if _is_given(job, "hardware.granted_gpus") else "the launcher requests"
+        why = f"the job needs {all_ranks} GPUs but {has} {hardware.granted_gpus}"
         yield Shortage("asked", all_ranks, hardware.granted_gpus, why)
     if hardware.visible_gpus is not None and all_ranks > hardware.visible_gpus:
         why = f"the job needs {all_ranks} GPUs but CUDA_VISIBLE_DEVICES shows {hardware.visible_gpus}"
@@ -74,9 +75,9 @@ def ranks(job: Job) -> int:
     return replica if _is_given(job) or not _is_stated(job, "hardware.gpus") else max(replica, job.world_size)
 
 
-def _is_given(job: Job) -> bool:
+def _is_given(job: Job, field: str = "hardware.gpus") -> bool:
     """Whether the GPUs are those that gpulint was told of."""
-    origin = job.origins.get("hardware.gpus")
+    origin = job.origins.get(field)
     return origin is not None and origin.kind in ("command line", "comment", "settings")
 
 

@@ -22,6 +22,9 @@ _MIXER = frozenset({"ssm", "conv"})
 _SERVERS = ("vllm", "sglang")
 """Engines that divide a vision tower's matrices too (vllm model_executor/models/qwen2_5_vl.py, siglip.py)."""
 
+_WHOLE_EXPERTS = (*_SERVERS, "lmdeploy")
+"""Engines whose expert parallel ranks have whole experts (lmdeploy/pytorch/config.py `DistConfig`: `moe_tp` is 1)."""
+
 _MIXER_ROWS = frozenset({"out_proj", "o_proj", "linear_out", "x_proj"})
 
 _LATENT_UP = frozenset({"q_b_proj", "kv_b_proj", "o_a_proj"})
@@ -81,14 +84,17 @@ _ATTENTION_LEAVES = frozenset({"q_proj", "k_proj", "v_proj", "c_attn", "query_ke
 
 def expert_tensor(job: Job) -> int:
     """Ranks that share one expert's intermediate features: those of `expert_tensor` where it is stated, else of the
-    rest; in vLLM those of data parallelism too, and none where ranks divide the experts.
+    rest; in vLLM those of data parallelism too, and none where ranks divide the experts. TensorRT-LLM divides them
+    inside of the tensor parallel group (tensorrt_llm/mapping.py: `moe_tp_size * moe_ep_size` is `tp_size`).
     """
     plan = job.parallelism
     if plan.expert_tensor is not None:
         return plan.expert_tensor
     engine = _engine(job)
-    if engine in _SERVERS and plan.expert > 1:
+    if engine in _WHOLE_EXPERTS and plan.expert > 1:
         return 1
+    if engine == "tensorrt-llm":
+        return max(1, plan.tensor // plan.expert)
     return plan.tensor * (plan.data or 1) if engine == "vllm" else plan.tensor
 
 

@@ -15,12 +15,17 @@ SHARDED_GPUS = 8
 
 
 class Stated(NamedTuple):
-    """A count of GPUs that the file itself states, and the key that states it."""
+    """A count of GPUs that the file itself states, and the key that states it.
+
+    `group`: the program places these ranks on so many GPUs of those that it finds, and leaves the others to other
+    roles.
+    """
 
     gpus: int
     entry: Entry
     key: str
     note: str = ""
+    group: bool = False
 
 
 def set_hardware(
@@ -28,7 +33,8 @@ def set_hardware(
 ) -> None:
     """Fill `hardware` of the job.
 
-    The GPU and the counts that the project was given win; then the count the file states; then, where DeepSpeed or
+    The GPU and the counts that the project was given win, but for a group of ranks, which needs that many of the GPUs
+    that were given; then the count the file states; then, where DeepSpeed or
     FSDP is configured or (`unknown`) may be in a file that is not here, `SHARDED_GPUS`, which leaves the count open,
     else one GPU, both `assumed`.
     """
@@ -42,6 +48,10 @@ def set_hardware(
             builder.job.assign(f"hardware.{name}", value)
             builder.job.origins[f"hardware.{name}"] = given
     if project.gpus is not None:
+        if stated is not None and stated.group and stated.gpus > 0:
+            builder.job.hardware.granted_gpus = project.gpus
+            builder.job.origins["hardware.granted_gpus"] = given
+            builder.from_entry("hardware.gpus", stated.gpus, stated.entry, stated.key, stated.note)
         return
     nodes = max(1, project.nodes or 1)
     if stated is not None and stated.gpus > 0:

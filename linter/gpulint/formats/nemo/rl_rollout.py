@@ -33,7 +33,7 @@ def set_gpus(reader: Reader) -> None:
         aside = _aside(reader, each.value, count)
         note = f"GPUs x {count} nodes" + (f", {aside} of them only generate" if aside else "")
         if each.value * count > aside:
-            stated = Stated(each.value * count - aside, each.entry, each.key, note)
+            stated = Stated(each.value * count - aside, each.entry, each.key, note, group=aside > 0)
         if reader.project.nodes is None:
             reader.bind((Key("hardware.nodes", "cluster.num_nodes", POSITIVE, 1),))
     set_hardware(reader, reader.project, stated, sharded=True)

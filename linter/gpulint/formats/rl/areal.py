@@ -76,7 +76,7 @@ def _set_sizes(reader: Reader) -> None:
     """
     given, plan = reader.given(TEXT, *ALLOCATIONS), plan_of(reader)
     said = given if plan is not ALONE else None
-    stated = Stated(plan.gpus, said.entry, said.key, "what trains") if said else None
+    stated = Stated(plan.gpus, said.entry, said.key, "what trains", group=True) if said else None
     set_hardware(reader, reader.project, stated, sharded=True)
     each, gpus = reader.given(POSITIVE, "cluster.n_gpus_per_node"), reader.job.hardware.gpus or 1
     if each and gpus > each.value and reader.project.nodes is None:

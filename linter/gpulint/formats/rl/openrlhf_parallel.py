@@ -56,7 +56,7 @@ def _set_gpus(reader: Reader) -> None:
         count, per_node = nodes.value if nodes else 1, each.value if each else 8
         given = each or nodes
         note = f"{count} nodes x {per_node} GPUs for the actor"
-        stated = Stated(count * per_node, given.entry, given.key, note) if given else None
+        stated = Stated(count * per_node, given.entry, given.key, note, group=True) if given else None
     set_hardware(reader, reader.project, stated, sharded=True)
 
 

@@ -104,11 +104,11 @@ def _set_gpus(reader: Reader) -> None:
     stated: Stated | None = None
     if nodes:
         each = reader.value(POSITIVE, "deployment.gpus_per_node", default=8)
-        stated = Stated(nodes.value * each, nodes.entry, nodes.key, "nodes x gpus_per_node")
+        stated = Stated(nodes.value * each, nodes.entry, nodes.key, "nodes x gpus_per_node", group=True)
         if reader.project.nodes is None:
             reader.set("hardware.nodes", nodes)
     elif own:
-        stated = Stated(own.value, own.entry, own.key)
+        stated = Stated(own.value, own.entry, own.key, group=True)
     set_hardware(reader, reader.project, stated, sharded=False)
 
 

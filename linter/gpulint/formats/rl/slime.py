@@ -76,7 +76,7 @@ def _set_gpus(reader: Reader) -> None:
 def _stated(reader: Reader) -> Stated | None:
     each, nodes = (reader.given(POSITIVE, f"actor_num_{name}") for name in ("gpus_per_node", "nodes"))
     said, count, place = each or nodes, nodes.value if nodes else 1, each.value if each else _GPUS_OF_A_NODE
-    return Stated(place * count, said.entry, said.key, f"{place} GPUs x {count} nodes") if said else None
+    return Stated(place * count, said.entry, said.key, f"{place} GPUs x {count} nodes", group=True) if said else None
 
 
 def _set_model(reader: Reader) -> None:

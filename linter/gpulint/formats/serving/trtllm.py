@@ -85,6 +85,7 @@ TABLE = Table(
         ),
         Fixed("parallelism.data", 1),
         Key("parallelism.expert", ("moe_expert_parallel_size", "ep_size"), POSITIVE, 1),
+        Key("parallelism.expert_tensor", "moe_tensor_parallel_size", POSITIVE, None),
         gpus_of_degrees("tensor x pipeline x context parallel size"),
         Key(
             "inference.max_model_len", ("max_seq_len", "max_decoder_seq_len"), POSITIVE,

@@ -93,6 +93,30 @@ def _group_key(facts: Facts) -> Any:
     return None
 
 
+@fact("role_group.key")
+def _role_group_key(facts: Facts) -> Any:
+    """The key that says on how many GPUs a group of ranks trains, where the job has more; null where it has not."""
+    hardware, origin = facts.job.hardware, facts.job.origins.get("hardware.gpus")
+    granted = facts.job.origins.get("hardware.granted_gpus")
+    if origin is None or granted is None or not hardware.granted_gpus or origin.kind != "file":
+        return None
+    return origin.key if hardware.granted_gpus > (hardware.gpus or 1) else None
+
+
+@fact("role_group.there", type="whole number")
+def _role_group_there(facts: Facts) -> Any:
+    """The GPUs that the job has for all groups of ranks."""
+    return facts.job.hardware.granted_gpus if facts.get("role_group.key") is not None else UNKNOWN
+
+
+@fact("role_group.peak", "bytes")
+def _role_group_peak(facts: Facts) -> Any:
+    """What the fullest GPU would need if the group had all of them."""
+    there = facts.get("role_group.there")
+    changes = {"hardware.gpus": there, "parallelism.data": None}
+    return facts.peak_if(changes) if isinstance(there, int) else UNKNOWN
+
+
 @fact("model_shards", type="whole number")
 def _shards(facts: Facts) -> Any:
     """GPUs of one model replica: tensor x pipeline x context parallel size."""

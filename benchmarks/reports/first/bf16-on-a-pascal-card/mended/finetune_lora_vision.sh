@@ -1,0 +1,23 @@
+deepspeed src/training/train.py \
+    --lora_enable True \
+    --vision_lora True \
+    --lora_namespan_exclude "['lm_head', 'embed_tokens']" \
+    --lora_rank 32 \
+    --lora_alpha 16 \
+    --lora_dropout 0.05 \
+    --num_lora_modules -1 \
+    --deepspeed scripts/zero3.json \
+    --model_id microsoft/Phi-3.5-vision-instruct \
+    --data_path /kaggle/working/dataset.json \
+    --image_folder /kaggle/working/dataset/train_images \
+    --tune_img_projector True \
+    --freeze_vision_tower False \
+    --bf16 False \
+    --fp16 True \
+    --disable_flash_attn2 True \
+    --output_dir output/lora_vision_test \
+    --num_crops 16 \
+    --num_train_epochs 2 \
+    --per_device_train_batch_size 4 \
+    --gradient_accumulation_steps 4 \
+    --learning_rate 2e-4

@@ -1,0 +1,1 @@
+python3 -m sglang.launch_server --model Qwen/Qwen3-235B-A22B-FP8 --tp 8 --reasoning-parser qwen3

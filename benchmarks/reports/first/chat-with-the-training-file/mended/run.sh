@@ -1,0 +1,1 @@
+llamafactory-cli chat cust/chat_llama3_lora.yaml

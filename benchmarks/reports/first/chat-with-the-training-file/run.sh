@@ -1,0 +1,1 @@
+llamafactory-cli chat cust/train_llama3_lora_sft.yaml

@@ -1,0 +1,1 @@
+python3 -m verl.trainer.main config=grpo_example.yaml

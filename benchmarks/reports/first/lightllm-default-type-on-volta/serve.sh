@@ -1,0 +1,1 @@
+python -m lightllm.server.apiserver --model_dir /root/model_weight/qwen-1.8b/

@@ -1,0 +1,1 @@
+docker run --shm-size=64g -it --name zhaomegatron -v /jfs/yuzhe.zhao:/home/zyz --gpus all nvcr.io/nvidia/pytorch:23.09-py3

@@ -1,0 +1,1 @@
+CUDA_VISIBILE_DEVICES=7 python run.py

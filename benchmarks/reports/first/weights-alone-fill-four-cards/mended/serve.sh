@@ -1,0 +1,12 @@
+CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 vllm serve OpenGVLab/InternVL3-78B \
+  --dtype bfloat16 \
+  --port 8009 \
+  --trust-remote-code \
+  --served-model-name qwen2vl \
+  --tensor-parallel-size 8 \
+  --gpu-memory-utilization 0.95 \
+  --max-num-seqs 2 \
+  --max-model-len 4096 \
+  --limit-mm-per-prompt image=1,video=0 \
+  --mm_processor_kwargs '{"max_pixels":1024}' \
+  --enforce-eager
