@@ -12,6 +12,8 @@ from gpulint.formats.core.keys import branches, is_old, key_problems, load
 from gpulint.formats.core.releases import of_release, stating
 from gpulint.formats.serving import vllm
 from gpulint.repository.pins import Pin
+from gpulint.run.check import check
+from gpulint.settings.settings import Settings
 from gpulint.source.node import Span
 from gpulint.source.read import parse
 from gpulint.upstream.behaviour import numbers, older
@@ -263,3 +265,20 @@ def test_a_remedy_uses_the_name_that_the_release_takes(release, name):
     reading = vllm.FORMAT.read(parse("model: a/b\n", "serve.yaml", "yaml"), project)
     said = vllm.FORMAT.describe(reading, {"inference.cudagraph_capture_sizes": [3, 5]})
     assert said == f"{name}: [3, 5]"
+
+
+@pytest.mark.parametrize(("option", "rules"), [("--model", set()), ("--enable-ep-moe true", {"GPU002"})])
+def test_an_option_that_the_release_completes_is_taken(tmp_path, option, rules):
+    # sglang 0.4.8.post1 brought `--model` itself; before, argparse made `--model-path` of it
+    (tmp_path / "requirements.txt").write_text("sglang==0.4.2.post4\n")
+    text = f"python -m sglang.launch_server {option} Qwen/Qwen3-8B --host 0.0.0.0\n"
+    (tmp_path / "run.sh").write_text(text.replace("true Qwen", "--model-path Qwen"))
+    found = check([str(tmp_path / "run.sh")], Settings(root=str(tmp_path))).findings
+    assert {item.rule for item in found if item.rule in ("GPU002", "GPU006", "GPU016")} == rules
+
+
+def test_a_key_that_only_the_table_knows_is_unknown_since_its_release():
+    assert told("vllm", "worker-use-ray", {"vllm": "0.6.6"}) == []
+    with stating({}, {}):
+        (item,) = key_problems(parse('{"max-paddings": 3}', "a.json", "json"), "vllm")
+    assert (item.kind, item.values["until"], item.values["stated"]) == ("unknown-key", "vllm 0.4.0", "no")

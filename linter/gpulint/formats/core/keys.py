@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
-from .releases import is_former, may_take, of_stated, standing_of
+from .releases import begins_another, is_former, may_take, of_stated, standing_of
 from .typos import begun, beside, nearest, old_key, same_degree, unknown_key
 from .values import out_of_bounds, wrong_value
 
@@ -243,7 +243,9 @@ class _Walk:
     ) -> None:
         """The problem of a key that the release does not take: not yet, or no longer."""
         said = of_stated(found, self.upstream)
-        if found.until and (shape.unknown == "refused" or "x-removed" in child):
+        if self.flags and begins_another(self.name, key):
+            return
+        if found.until and "x-removed" in child:
             hint = child.get("x-removed", "").partition("; ")[2]
             part = {**child, "x-removed": "; ".join(text for text in (said.pop("reason"), hint) if text)}
             if not self.replaced(child, dotted):

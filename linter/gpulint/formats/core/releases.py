@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...upstream import transformers, trl
 from ...upstream.behaviour import default_of, earlier, former_defaults, is_release
-from ...upstream.key_releases.table import before, is_tabled, of_bounds, standing, stated_of, takes
+from ...upstream.key_releases.table import before, completes, is_tabled, of_bounds, standing, stated_of, takes
 from ...upstream.packages import package_of
 from .coercion import as_number
 
@@ -127,6 +127,11 @@ def _of_all(package: str, ask: Callable[[Mapping[str, str]], Standing | None]) -
 def may_take(schema: str, key: str, value: object = None) -> bool:
     """Whether the release that runs may take a key, or a value of it."""
     return takes(schema, key, _versions, value)
+
+
+def begins_another(schema: str, option: str) -> bool:
+    """Whether an option is the beginning of one that the stated release takes: argparse completes it."""
+    return completes(schema, option, _versions)
 
 
 def of_stated(found: Standing, upstream: str) -> dict[str, str]:

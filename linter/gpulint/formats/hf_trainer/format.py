@@ -145,7 +145,7 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
         elif item.kind == "deprecated-key":
             keep = not flavour.own_parser and item.key in known
         elif item.values["since"] or item.values["until"]:
-            keep = not flavour.own_parser and "x-classes" not in known.get(item.key, {})
+            keep = not flavour.own_parser and "x-classes" not in known.get(item.key, {"x-classes": []})
         else:
             keep = item.kind == "unknown-key" and _misspelt(item.key, item.values["suggestion"], written)
         if keep and item.kind == "unknown-key":

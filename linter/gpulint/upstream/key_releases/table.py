@@ -105,6 +105,13 @@ def takes(schema: str, key: str, versions: Mapping[str, str], value: object = No
     return found is None or found.taken
 
 
+def completes(schema: str, option: str, versions: Mapping[str, str]) -> bool:
+    """Whether the stated releases take exactly one longer option that begins with one."""
+    start = option.replace("-", "_")
+    longer = (key for source in SOURCES.get(schema, ()) for key in _spans(*source) if "=" not in key)
+    return len({key for key in longer if key.startswith(start) and key != start and takes(schema, key, versions)}) == 1
+
+
 def is_tabled(schema: str, key: str) -> bool:
     """Whether a table knows a dotted key of a schema."""
     return any(key.replace("-", "_") in _spans(*source) for source in SOURCES.get(schema, ()))
