@@ -267,7 +267,7 @@ def test_a_remedy_uses_the_name_that_the_release_takes(release, name):
     assert said == f"{name}: [3, 5]"
 
 
-@pytest.mark.parametrize(("option", "rules"), [("--model", set()), ("--enable-ep-moe true", {"GPU002"})])
+@pytest.mark.parametrize(("option", "rules"), [("--model", set()), ("--moe-a2a-backend true", {"GPU002"})])
 def test_an_option_that_the_release_completes_is_taken(tmp_path, option, rules):
     # sglang 0.4.8.post1 brought `--model` itself; before, argparse made `--model-path` of it
     (tmp_path / "requirements.txt").write_text("sglang==0.4.2.post4\n")
