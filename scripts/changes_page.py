@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def _changes() -> dict[str, dict[str, dict[str, Any]]]:
 
 def _tried() -> tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]], dict[str, str]]:
     """Of each format and change how often it could be written and said, and the kind of its jobs."""
+    from gpulint.formats.core.key_changes import UntakenKeyError
     from gpulint.formats.core.registry import FORMAT_NAMES, find
 
     changes = _changes()
@@ -73,8 +75,9 @@ def _tried() -> tuple[Mapping[str, Counter[str]], Mapping[str, Counter[str]], di
             enough.add(name)
         form = find(name)
         for change, fields in changes[kind].items():
-            edits[name][change] += bool(form.edits(reading, fields))
-            words[name][change] += bool(form.describe(reading, fields))
+            with suppress(UntakenKeyError):  # the release of an example may lack the key
+                edits[name][change] += bool(form.edits(reading, fields))
+                words[name][change] += bool(form.describe(reading, fields))
     return edits, words, kinds
 
 

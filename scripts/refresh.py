@@ -8,7 +8,8 @@ in FOLDER (`.upstream` unless named) is downloaded with pip or cloned with git; 
 the setup of a package that has no wheel (DeepSpeed), which needs setuptools and wheel beside it.
 
 `--check` says which outputs do not carry the stated version (exit code 1) and, unless `--offline`, for which upstreams
-there is a newer one. Keys that upstream drops stay in a schema as removed ones, with the release that last knew them.
+there is a newer one. Keys that upstream drops stay in a schema as removed ones, with the release
+that dropped them (`scripts/release_keys.py` first).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from gpulint.upstream.key_releases.table import standing  # noqa: E402
 from scripts.upstream.schema import Json, add_former, add_known, table, written  # noqa: E402
 from scripts.upstream.source import Source, Upstream, obtain  # noqa: E402
 
@@ -96,11 +99,19 @@ def make(output: Output, folder: Path) -> str:
     before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     own, kept = len(made["properties"]), 0
     if output.former == "removed":
-        kept = add_former(made, before, json.loads(FORMER.read_text(encoding="utf-8")))
+        kept = add_former(made, before, json.loads(FORMER.read_text(encoding="utf-8")), partial(dropped, file.stem))
     elif output.former == "known":
         kept = add_known(made, before)
     print(f"{output.path}: {own} top keys of {output.stamp}" + (f", {kept} of former releases" if kept else ""))
     return written(made)
+
+
+def dropped(schema: str, key: str) -> str:
+    """The release that dropped a key of a schema, as the tables of `scripts/release_keys.py` have it: `vllm 0.10.0`."""
+    found = standing(schema, key, {})
+    if found is None or not found.until:
+        raise SystemExit(f"no table says when {schema} lost {key}; run scripts/release_keys.py first")
+    return f"{found.package} {found.until}"
 
 
 def check(chosen: list[Output], *, offline: bool) -> int:

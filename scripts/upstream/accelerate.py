@@ -35,7 +35,7 @@ def accelerate(source: Source) -> Json:
     properties |= OLD
     properties["gpu_ids"] = {"type": ["string", "integer", "null"]}
     properties["mixed_precision"] = {"enum": ["no", "fp16", "bf16", "fp8", None]}
-    groups = _arguments(source.need("commands/launch.py"))
+    groups = arguments(source.need("commands/launch.py"))
     for name, (group, prefix) in SECTIONS.items():
         keys = dict(groups[group])
         keys |= {key.removeprefix(prefix): value for key, value in groups[group].items() if prefix}
@@ -48,7 +48,7 @@ def accelerate(source: Source) -> Json:
     return whole("accelerate launch config", properties, "refused")
 
 
-def _arguments(text: str) -> dict[str, Json]:
+def arguments(text: str) -> dict[str, Json]:
     """The options of every argument group of a parser by the group's title: {title: {dest: schema}}."""
     tree = ast.parse(text)
     titles: dict[str, str] = {}

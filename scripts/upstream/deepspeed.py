@@ -85,11 +85,14 @@ READ_BY_HAND: Json = {
 """Keys that `runtime/config.py` and its neighbours read without a model; `msamp` is accelerate's."""
 
 
-LAST_KNOWN = {
-    "nebula": "0.19.6", "compression_training": "0.19.6", "quantize_training": "0.19.6", "sparse_attention": "0.19.6",
-    "mics_shard_size": "0.19.6", "mics_hierarchical_params_gather": "0.19.6",
-}  # fmt: skip
-"""Removed keys -> the last release that took them: 0.19.7 refuses these, 0.19.8 the others of its tables (sdists)."""
+DROPPED = dict.fromkeys(
+    (
+        "nebula", "compression_training", "quantize_training", "sparse_attention", "mics_shard_size",
+        "mics_hierarchical_params_gather",
+    ),
+    "0.19.7",
+)  # fmt: skip
+"""Removed keys -> the release that dropped them: 0.19.8 dropped the others of its tables (sdists)."""
 
 
 def deepspeed(source: Source) -> Json:
@@ -132,5 +135,5 @@ def _removed(text: str, table: str) -> dict[str, str]:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == table:
             assert isinstance(node.value, ast.Dict)
             keys = [str(key.value) for key in node.value.keys if isinstance(key, ast.Constant)]
-            return {key: f"last known to DeepSpeed {LAST_KNOWN.get(key, '0.19.7')}" for key in keys}
+            return {key: f"taken before DeepSpeed {DROPPED.get(key, '0.19.8')}" for key in keys}
     raise ValueError(f"{table} is not in runtime/config.py")

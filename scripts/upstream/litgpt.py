@@ -59,11 +59,13 @@ def litgpt(source: Source) -> Json:
     """The union of the scripts' parameters; jsonargparse refuses others."""
     properties: dict[str, Any] = {}
     for script in SCRIPTS:
-        for key, part in setup(ast.parse(source.need(f"{script}.py"))).items():
+        text = source.text(f"{script}.py")
+        for key, part in setup(ast.parse(text)).items() if text is not None else ():
             properties.setdefault(key, part)
     arguments = source.classes("args.py")
     for key, name in SECTIONS.items():
-        properties[key] = section(fields(arguments[name], {}), "refused")
+        if name in arguments:
+            properties[key] = section(fields(arguments[name], {}), "refused")
     shape = fields(source.classes("config.py")["Config"], {})
     properties["model_config"] = {"anyOf": [section(shape, "refused"), {"type": ["string", "null"]}]}
     for key in ("data", "optimizer", "devices", "resume", "quantize"):

@@ -27,7 +27,13 @@ CONFIGS = {
 EARLIER = {"sync_batch_comm"}
 """Keys of the model that all shipped configs still have and no release since 1.18 reads; nothing is lost with them."""
 
-_OWNER = re.compile(r"(?:^|[._])(?:cfg|config|conf|hparams|model)$")
+LANGUAGE = (
+    "nemo/collections/nlp/", "nemo/collections/multimodal/", "nemo/collections/common/", "nemo/collections/vision/",
+    "nemo/core/", "nemo/utils/", "examples/nlp/",
+)  # fmt: skip
+"""The parts of NeMo that read a language model's config; those of speech, and NeMo 2, have configs of their own."""
+
+_OWNER = re.compile(r"(?:^|[._])(?:cfg|config|conf|hparams)(?:\.model)?$")
 
 
 def nemo(release: Source, last: Source, megatron: Source, lightning: Source, aligner: Source, launcher: Source) -> Json:
@@ -37,7 +43,8 @@ def nemo(release: Source, last: Source, megatron: Source, lightning: Source, ali
     these), or which a shipped config has and code names somewhere. NeMo 2 kept the scripts of NeMo 1 for a while, so
     the keys of its last release with them are known too.
     """
-    read = ((release, "nemo/"), (last, "nemo/"), (aligner, "nemo_aligner/"), (aligner, "examples/nlp/gpt/"))
+    own = [(source, folder) for source in (release, last) for folder in LANGUAGE]
+    read = (*own, (aligner, "nemo_aligner/"), (aligner, "examples/nlp/gpt/"))
     trees = [ast.parse(source.need(path)) for source, folder in read for path in source.below(folder)]
     known = read_names(trees)
     for path in ("transformer/transformer_config.py", "model_parallel_config.py"):

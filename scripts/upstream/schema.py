@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Json = dict[str, Any]
 
@@ -40,17 +43,18 @@ def whole(title: str, properties: Json, unknown: str, coercion: str = "yaml", **
     return made
 
 
-def add_former(made: Json, before: Json, names: Json) -> int:
+def add_former(made: Json, before: Json, names: Json, dropped: Callable[[str], str]) -> int:
     """Keep the top keys that the schema before had and upstream has no longer, as removed ones; how many there are.
 
-    `names` says what took a removed key's place (`replaced`: key -> key) or does its work now (`hints`: key -> words).
+    `dropped` says which release dropped a key, `vllm 0.10.0`. `names` says what took a removed key's place
+    (`replaced`: key -> key) or does its work now (`hints`: key -> words).
     """
     properties = made["properties"]
     added = 0
     for key, part in before.get("properties", {}).items():
         if key in properties:
             continue
-        reason = part.get("x-removed", "").partition(";")[0] or f"last known to {before['x-upstream']}"
+        reason = f"taken before {dropped(key)}"
         hint = names.get("hints", {}).get(key)
         successor = names.get("replaced", {}).get(key)
         properties[key] = {

@@ -36,7 +36,7 @@ def verl_sft(source: Source, older: Source) -> Json:
     """The keys of `sft_trainer_engine.yaml` with every group that it chooses from, and of the older trainer's."""
     configs: list[dict[str, Any]] = []
     for each in (source, older):
-        configs += [yaml.safe_load(each.need(path)) for path in each.below(_CONFIGS, ".yaml") if _SFT.search(path)]
+        configs += [_without_unread(each, path) for path in each.below(_CONFIGS, ".yaml") if _SFT.search(path)]
         for group in _GROUPS:
             parts = [yaml.safe_load(each.need(path)) for path in each.below(f"{_CONFIGS}{group}/", ".yaml")]
             configs += [{group: part} for part in parts]
@@ -46,11 +46,24 @@ def verl_sft(source: Source, older: Source) -> Json:
         names = [name for name in fields.classes if name.endswith(base)]
         configs += [{group: dict.fromkeys(fields.properties(name), None)} for name in names]
     keys = _keys(configs)
-    for group in _GROUPS:
+    for group in set(_GROUPS) & set(keys):
         keys[group] = {"anyOf": [keys[group], TEXT]}
     for name in _OFTEN:
         keys["trainer"]["properties"][name] = {}
     return whole("verl SFT config", keys, "ignored")
+
+
+def _without_unread(source: Source, path: str) -> dict[str, Any]:
+    """A config without the keys that its comments call deprecated and that no trainer of its kind reads."""
+    text = source.need(path)
+    trainers = "".join(source.need(module) for module in source.below("verl/trainer/") if "sft" in module)
+    config: dict[str, Any] = yaml.safe_load(text)
+    for name in re.findall(r"^ +(\w+): null +# will be deprecated", text, re.MULTILINE):
+        if not re.search(rf"\.{name}\b", trainers):
+            for section in config.values():
+                if isinstance(section, dict):
+                    section.pop(name, None)
+    return config
 
 
 _CONFIGS = "verl/trainer/config/"

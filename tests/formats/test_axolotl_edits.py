@@ -148,8 +148,10 @@ def test_fsdp_replaces_deepspeed(ax):
         (
             {"parallelism.zero.stage": 3},
             "config.yaml",
-            "deepspeed: {zero_optimization: {stage: 3, overlap_comm: true, contiguous_gradients: true, "
-            "stage3_gather_16bit_weights_on_model_save: true, …}, …}",
+            (
+                "deepspeed: {zero_optimization: {stage: 3, overlap_comm: true, contiguous_gradients: true, "
+                "stage3_gather_16bit_weights_on_model_save: true, …}, …}"
+            ),
         ),
         (
             {"parallelism.zero.param_persistence_threshold": 70_001},

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from gpulint.formats.core.format import JobBuilder
-from gpulint.formats.core.releases import of_release
+from gpulint.formats.core.releases import stating
 from gpulint.formats.deepspeed.config import apply
 from gpulint.formats.deepspeed.values import Argument, AutoValues
 from gpulint.job.job import Adapter, Zero
@@ -186,7 +186,8 @@ def test_offloaded_memory_is_pinned_from_a_release_on(ds, version, pinned):
 def test_removed_keys_are_those_of_the_stated_release(ds, version, refused):
     text = '{"amp": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}'
     versions = {"deepspeed": version} if version else {}
-    problems = of_release(ds.problems(text, "deprecated-key", versions=versions), versions, {})
+    with stating(versions, {}):
+        problems = ds.problems(text, "deprecated-key", versions=versions)
     assert sorted(item.key.rpartition(".")[2] for item in problems) == refused
 
 

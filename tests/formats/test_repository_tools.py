@@ -286,7 +286,7 @@ def test_both_trainers_of_verl():
     old, new = job(VERL_OLD, gpus=4), job(VERL_NEW)
     reduced = "parallelism.fsdp.sync_each_batch"
     assert (old.get(reduced), reduced in old.unstated) == (True, False)
-    assert (new.get(reduced), reduced in new.unstated) == (False, True)
+    assert (new.get(reduced), reduced in new.unstated) == (True, True)
     assert (old.weights.dtype, old.micro_batch_size, old.gradient_accumulation_steps) == ("float32", 4, 16)
     assert (old.activation_checkpointing, old.padded, old.parallelism.fsdp.version) == ("none", True, 2)
     assert (new.hardware.gpus, new.weights.dtype, new.micro_batch_size) == (16, "bfloat16", 4)

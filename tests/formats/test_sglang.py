@@ -135,11 +135,11 @@ def test_a_removed_option_dates_the_file(sglang):
 def test_a_version_that_still_has_the_option(sglang):
     document = parse("model-path: a/b\ntp-size: 2\nenable-ep-moe: true\n", "config.yaml", "yaml")
     from gpulint.formats.core.format import Project
-    from gpulint.formats.core.releases import of_release
+    from gpulint.formats.core.releases import read_as_stated
 
     project = Project("/nowhere", None, None, None, lambda *_: None, versions={"sglang": "0.4.9"})
-    reading = sglang.format.read(document, project)
-    assert of_release(reading.problems, project.versions, {}) == []
+    reading = read_as_stated(sglang.format, document, project)
+    assert reading.problems == []
     assert reading.job.inference.version == "0.4.9"
 
 

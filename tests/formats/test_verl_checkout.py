@@ -63,11 +63,24 @@ def test_a_config_does_not_lie_under_itself(project):
 
 
 @pytest.mark.parametrize(
-    ("release", "each"), [("0.4.0", True), ("0.8.0", True), ("0.9.0", False), ("0.10.0", False), (None, False)]
+    ("release", "each"),
+    [("0.4.0", True), ("0.8.0", True), ("0.9.0", False), ("0.9.1", True), ("0.10.0", True), (None, True)],
 )
-def test_gradients_wait_for_the_last_micro_batch_from_a_release_on(project, release, each):
+def test_gradients_wait_for_the_last_micro_batch_in_one_release(project, release, each):
     project({"examples/x/run.sh": RUN.format("trainer.n_gpus_per_node=2")})
     project({"requirements.txt": f"verl=={release}\n" if release else "verl\n"})
     job = opened().reading.job
     assert job.parallelism.fsdp.sync_each_batch is each
     assert ("parallelism.fsdp.sync_each_batch" in job.unstated) is (release is None)
+
+
+@pytest.mark.parametrize("release", ["0.9.1", None])
+@pytest.mark.parametrize(("said", "each"), [("True", False), ("False", True)])
+def test_an_option_says_whether_gradients_wait(project, release, said, each):
+    option = f"actor_rollout_ref.actor.fsdp_config.use_no_sync_for_gradient_accumulation={said}"
+    project({"examples/x/run.sh": RUN.format(f"trainer.n_gpus_per_node=2 {option}")})
+    project({"requirements.txt": f"verl=={release}\n" if release else "verl\n"})
+    reading = opened().reading
+    assert reading.job.parallelism.fsdp.sync_each_batch is each
+    assert "parallelism.fsdp.sync_each_batch" not in reading.job.unstated
+    assert not [item for item in reading.problems if item.kind == "unknown-key"]

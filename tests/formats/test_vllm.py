@@ -154,7 +154,7 @@ def test_counts_as_vllm_reads_them(written, tokens):
 
 def test_an_option_of_an_older_version_says_which_version(vllm):
     reading = vllm.read("tensor-parallel-size: 8\ndisable-log-requests: true\n")
-    assert reading.job.versions["vllm"] == "0.15.1"
+    assert reading.job.versions["vllm"] == "0.16.0"
     assert reading.job.inference.gpu_memory_utilization is None
     assert [(item.kind, item.key, item.values["replacement"]) for item in reading.problems] == [
         ("deprecated-key", "disable-log-requests", "")

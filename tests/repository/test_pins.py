@@ -105,13 +105,14 @@ def test_what_several_files_of_a_kind_state_is_any_of_it(project):
     [
         (">=4.30", None),  # allows the newest: nothing is said
         (">=4.30,<6", None),
-        ("<5", "4.57.3"),
+        ("<5", "4.57.6"),
         ("<=4.57.3", "4.57.3"),
-        ("<4.57.3", "4.40.2"),
+        ("<4.57.3", "4.57.2"),
         (">=4.41.2,<=4.43.4", "4.43.4"),
-        (">=4.41.2,<4.43", "4.41.2"),
-        ("~=4.43.1", "4.43.1"),
-        ("<4.30", None),  # no release is named that it allows
+        (">=4.41.2,<4.43", "4.42.4"),
+        ("~=4.43.1", "4.43.4"),
+        ("<4.30", "4.29.2"),
+        ("<4.20", None),  # no release is named or was read that it allows
     ],
 )
 def test_a_range_says_no_more_than_it_does(project, spec, release):

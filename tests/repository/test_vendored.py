@@ -12,7 +12,7 @@ from gpulint.run.check import check
 from gpulint.settings.settings import Settings
 from gpulint.source.node import Span
 from gpulint.source.read import parse
-from gpulint.upstream.packages import gone
+from gpulint.upstream.key_releases.table import takes
 
 VERL = {"pyproject.toml": '[project]\nname = "verl"\ndynamic = ["version"]\n', "verl/version/version": "0.4.1.dev\n"}
 
@@ -103,7 +103,7 @@ def test_a_new_release_of_the_copy_is_seen(project):
 
 @pytest.mark.parametrize(("release", "is_gone"), [("0.10.0.dev", 0), ("0.10.0", 1), ("0.10.1.dev", 1), ("0.9.2", 0)])
 def test_the_development_of_the_first_release_without_a_key_may_have_it(release, is_gone):
-    assert gone("vllm", "enable_reasoning", "0.8.5", release) == is_gone
+    assert takes("vllm", "enable_reasoning", {"vllm": release}) != is_gone
 
 
 RUN = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.core.placeholders import is_blank
-from ..formats.core.releases import of_release
+from ..formats.core.releases import of_release, read_as_stated
 from ..formats.core.unknown_keys_policy import settled
 from ..job.origin import Origin
 from ..settings.directives import Directives, read_directives
@@ -157,27 +157,27 @@ def open_document(
         configured = optional.hardware.or_else(configured)
     line = directives.lines.get("gpu", 0) if stated.gpu == directives.gpu else 0
     project = project_of(document, settings, stated, line, launch)
-    reading = form.read(document, project)
+    reading = read_as_stated(form, document, project)
     if launch is not None and launch.resources.processes is None and stated.gpus == asked.gpus is not None:
         # the launch says how many GPUs there are; a program that says how many it uses is started on those
         uncounted = stated._replace(gpus=None, nodes=None)
-        if _counts_itself(form.read(document, project_of(document, settings, uncounted, line, launch))):
+        if _counts_itself(read_as_stated(form, document, project_of(document, settings, uncounted, line, launch))):
             asked, stated = asked._replace(gpus=None, nodes=None), uncounted
             given[-1] = Source(asked, from_launch(launch))
             project = project_of(document, settings, stated, line, launch)
-            reading = form.read(document, project)
+            reading = read_as_stated(form, document, project)
     said = _said(reading)
     hardware = stated.or_else(said).or_else(configured)
     if hardware != stated.or_else(said):
         project = project_of(document, settings, hardware, 0, launch)
-        reading = form.read(document, project)
+        reading = read_as_stated(form, document, project)
     elif hardware.gpu != stated.gpu:
         stated_at = reading.job.origins["hardware.gpu"].span
         project = project._replace(gpu=find_gpu(hardware.gpu, document, stated_at, settings.headroom))
     if launch is not None and asked.gpus not in (None, stated.gpus):
         # what contradicts the count of the script itself: the one that was given to gpulint only moves the memory
         started = project_of(document, settings, stated._replace(gpus=asked.gpus, nodes=asked.nodes), line, launch)
-        reading.problems = form.read(document, started).problems
+        reading.problems = read_as_stated(form, document, started).problems
     job = reading.job
     if is_blank(job.model):
         note = f"{job.model} is filled in when the job starts"

@@ -59,7 +59,8 @@ def _unknown(reading: Reading) -> Iterator[tuple[str, Entry | None, bool]]:
     if reading.config.syntax != "flags":
         return
     for item in reading.problems:
-        if item.kind == "unknown-key" and item.values.get("treatment") != "ignored":
+        known = item.values.get("since") or item.values.get("until")
+        if item.kind == "unknown-key" and item.values.get("treatment") != "ignored" and not known:
             yield item.key, reading.config.root.find(item.key), True
     for entry in reading.foreign:
         yield str(entry.key.value), entry, False

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..formats.core.releases import read_as_stated
 from ..launchers.reading import Opened, Recognised, open_jobs
 from ..launchers.unreadable import unreadable
 from ..settings.directives import read_directives
@@ -103,7 +104,7 @@ def open_example(example: dict[str, Any], where: str) -> Started:
 
     hardware = (example.get("gpus"), example.get("nodes"))
     project = Project(".", gpu, *hardware, open_reference, versions=settings.versions)
-    opened = Opened(form.read(document, project), project, gpu, read_directives(document))
+    opened = Opened(read_as_stated(form, document, project), project, gpu, read_directives(document))
     return Started(document, files, settings, [opened])
 
 

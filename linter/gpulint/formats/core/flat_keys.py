@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .keys import load, unknown_key
-from .typos import nearest
+from .keys import load
+from .typos import nearest, unknown_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -22,6 +22,11 @@ OFFLOADS = {
 """Job field -> the section of a DeepSpeed config."""
 STAGE = f"{ZERO}stage"
 
+
+class UntakenKeyError(LookupError):
+    """A change whose key or value the release that runs does not take."""
+
+
 _REST = "…"
 """The key that stands for the rest of a mapping."""
 

@@ -11,8 +11,8 @@ The schemas are plain JSON Schema; four annotations carry what it has no word fo
 `x-placeholder`   (top) a string that stands for any value (`auto` in DeepSpeed)
 `x-replacement`   (property, with `deprecated`) the key that takes the same value now, of the same section unless dotted
 `x-instead`       (the same) what says it now, in words, where that takes another value
-`x-removed`       (property) upstream refuses it, and why; `x-harmless` lists the values with which it does nothing
-                  (null, unless given)
+`x-removed`       (property) upstream refuses it, and why; `taken before TOOL RELEASE` where that one dropped it;
+                  `x-harmless` lists the values with which it does nothing (null, unless given)
 `x-dropped`       (property) upstream drops it without a word, and until when it was read
 `x-plugin`        (property) the plugin without which upstream does not know the key
 """
@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .coercion import accepts, type_text
 from .format import Problem
 from .placeholders import is_blank
-from .typos import begun, nearest, same_degree, slip
+from .releases import begins_another, is_former, may_take, of_stated, standing_of
+from .typos import begun, beside, nearest, old_key, same_degree, unknown_key
 from .values import former_value, out_of_bounds, wrong_value
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from ...source.document import Document
     from ...source.node import Entry, Node
+    from ...upstream.key_releases.table import Standing
 
 JsonObject = dict[str, Any]
 
@@ -132,7 +134,7 @@ def key_problems(
         part = next(b["properties"][step] for b in branches(schema, part) if step in b.get("properties", {}))
     walk = _Walk(schema, frozenset(known), plugins, path)
     walk.name = schema_name
-    walk.prefix = prefix
+    walk.prefix, walk.section = prefix, section
     walk.flags = document.syntax == "flags"
     walk.extended = "x-plugins" in schema and plugins is None
     walk.upstream = str(part.get("x-upstream", walk.upstream))
@@ -164,6 +166,7 @@ class _Walk:
         "prefix",
         "problems",
         "schema",
+        "section",
         "suggested",
         "upstream",
     )
@@ -181,7 +184,7 @@ class _Walk:
         self.suggested = 0
         self.upstream = str(schema.get("x-upstream", ""))
         self.places: dict[str, list[str]] | None = None
-        self.name = self.prefix = ""
+        self.name = self.prefix = self.section = ""
         self.extended = self.flags = False
 
     def mapping(self, node: Node, part: JsonObject, prefix: str, *, top: bool = False) -> None:
@@ -192,52 +195,84 @@ class _Walk:
                 continue
             dotted = f"{prefix}.{key}" if prefix else key
             child = shape.properties.get(key)
+            if child is None and top and key in self.known:
+                child = shape.properties.get(key.replace("_", "-"))
             if child is not None:
-                self.known_key(entry, key, dotted, child)
+                self.known_key(entry, key, dotted, child, shape)
             elif top and key in self.known:
-                spelled = shape.properties.get(key.replace("_", "-"))
-                if spelled is not None and not is_old(spelled):
-                    self.value(entry.value, spelled, dotted, key)
+                continue
             elif shape.values is not None:
                 self.value(entry.value, shape.values, dotted)
             elif shape.unknown and not _set_aside(entry, key, shape.unknown):
                 self.unknown_key(entry, key, dotted, shape)
 
-    def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject) -> None:
+    def known_key(self, entry: Entry, key: str, dotted: str, child: JsonObject, shape: Shape) -> None:
         plugin = child.get("x-plugin")
         if plugin and self.plugins is not None and plugin not in self.plugins and entry.value.value is not False:
             problem = unknown_key(entry, dotted, "", "ignored", self.upstream, self.path)
             self.problems.append(problem._replace(values={**problem.values, "plugin": plugin}))
             return
-        if is_old(child) and not (entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))):
+        harmless = entry.value.is_scalar and entry.value.value in child.get("x-harmless", (None,))
+        found = standing_of(self.name, self.place(dotted), child)
+        if found is not None and not found.taken:
+            if not (harmless and is_old(child)):
+                self.other_release(entry, key, dotted, found, child, shape)
+            return
+        if is_former(child):
+            return
+        if is_old(child) and not harmless and self.replaced(child, dotted):
             self.problems.append(old_key(entry, dotted, child, self.upstream, self.path))
             if "x-removed" in child or "x-dropped" in child:
                 return
         self.value(entry.value, child, dotted, key)
+
+    def place(self, dotted: str) -> str:
+        """The dotted place of a key in the schema."""
+        own = dotted.removeprefix(f"{self.prefix}.") if self.prefix else dotted
+        return f"{self.section}.{own}" if self.section else own
+
+    def replaced(self, child: JsonObject, dotted: str) -> bool:
+        """Whether the release that runs takes what is said to take a key's place, if anything is."""
+        successor = child.get("x-replacement", "")
+        return not successor or may_take(
+            self.name, successor if "." in successor else beside(self.place(dotted), successor)
+        )
+
+    def other_release(
+        self, entry: Entry, key: str, dotted: str, found: Standing, child: JsonObject, shape: Shape
+    ) -> None:
+        """The problem of a key that the release does not take: not yet, or no longer."""
+        said = of_stated(found, self.upstream)
+        if self.flags and begins_another(self.name, key):
+            return
+        if found.until and "x-removed" in child:
+            hint = child.get("x-removed", "").partition("; ")[2]
+            part = {**child, "x-removed": "; ".join(text for text in (said.pop("reason"), hint) if text)}
+            if not self.replaced(child, dotted):
+                part.pop("x-replacement", None)
+            problem = old_key(entry, dotted, part, self.upstream, self.path)
+            self.problems.append(problem._replace(values={**problem.values, **said}))
+        elif shape.unknown:
+            renamed = (name for name, part in shape.properties.items() if part.get("x-replacement") == key)
+            former = next((name for name in renamed if may_take(self.name, beside(self.place(dotted), name))), "")
+            earlier = former if found.since else former or meant(key, shape.properties)
+            problem = unknown_key(entry, dotted, beside(dotted, earlier), shape.unknown, self.upstream, self.path)
+            self.problems.append(problem._replace(values={**problem.values, "slip": "no", **said}))
 
     def value(self, node: Node, part: JsonObject, dotted: str, key: str = "") -> None:
         if node.is_scalar and (node.value is None or node.value == self.placeholder or is_blank(node.value)):
             return
         shapes = list(branches(self.schema, part))
         place = dotted.removeprefix(f"{self.prefix}.")
-        former = former_value(self.name, place, node)
-        if former is not None:
-            values = {**former, "upstream": self.upstream}
-            self.problems.append(Problem("deprecated-key", f"{dotted}: {node.value}", node.span, values, self.path))
-            return
-        wrong = wrong_value(self.name, place, shapes, node, extended=self.extended, strict=self.coercion == "pydantic")
-        if wrong is not None:
-            values = {**wrong, "upstream": self.upstream}
-            self.problems.append(Problem("wrong-value", dotted or key, node.span, values, self.path))
-            return
-        if not any(accepts(branch, node, self.coercion) for branch in shapes):
-            values = {"expected": type_text(shapes), "found": _found(node), "upstream": self.upstream}
-            self.problems.append(Problem("wrong-type", dotted or key, node.span, values, self.path))
-            return
-        beyond = out_of_bounds(self.name, place, node) if node.is_scalar else None
-        if beyond is not None:
-            values = {**beyond, "upstream": self.upstream}
-            self.problems.append(Problem("out-of-bounds", dotted or key, node.span, values, self.path))
+        strict, extended = self.coercion == "pydantic", self.extended
+        if (former := former_value(self.name, place, node)) is not None:
+            self.told("deprecated-key", f"{dotted}: {node.value}", node, former)
+        elif (wrong := wrong_value(self.name, place, shapes, node, extended=extended, strict=strict)) is not None:
+            self.told("wrong-value", dotted or key, node, wrong)
+        elif not any(accepts(branch, node, self.coercion) for branch in shapes):
+            self.told("wrong-type", dotted or key, node, {"expected": type_text(shapes), "found": _found(node)})
+        elif node.is_scalar and (beyond := out_of_bounds(self.name, place, node)) is not None:
+            self.told("out-of-bounds", dotted or key, node, beyond)
         elif node.is_mapping:
             self.mapping(node, part, dotted)
         elif node.is_sequence:
@@ -245,13 +280,21 @@ class _Walk:
             for item in node.items() if items else ():
                 self.value(item, items or {}, dotted)
 
+    def told(self, kind: str, key: str, node: Node, values: dict[str, str]) -> None:
+        self.problems.append(Problem(kind, key, node.span, {**values, "upstream": self.upstream}, self.path))
+
     def unknown_key(self, entry: Entry, key: str, dotted: str, shape: Shape) -> None:
+        found = standing_of(self.name, self.place(dotted))
+        if found is not None:
+            if not found.taken:
+                self.other_release(entry, key, dotted, found, {"deprecated": True}, shape)
+            return
         suggestion, short = "", self.shortened(key, shape) if shape.unknown == "refused" else ""
         if short:
-            suggestion = _beside(dotted, short)
+            suggestion = beside(dotted, short)
         elif self.suggested < MAX_SUGGESTIONS:
             self.suggested += 1
-            suggestion = self.elsewhere(key, dotted) or _beside(dotted, meant(key, shape.properties))
+            suggestion = self.elsewhere(key, dotted) or beside(dotted, meant(key, shape.properties))
         problem = unknown_key(entry, dotted, suggestion, shape.unknown, self.upstream, self.path)
         self.problems.append(problem._replace(values={**problem.values, "slip": "yes"}) if short else problem)
 
@@ -320,50 +363,6 @@ def _places(schema: JsonObject, part: JsonObject, prefix: str) -> Iterator[tuple
             place = f"{prefix}.{key}" if prefix else key
             yield place, child
             yield from _places(schema, child, place)
-
-
-def unknown_key(
-    entry: Entry, dotted: str, suggestion: str, treatment: str, upstream: str, path: str | None = None
-) -> Problem:
-    """The problem of a key that upstream does not know; `suggestion` is the dotted key that was probably meant."""
-    spelling = _spelling(dotted, suggestion)
-    values = {
-        "suggestion": suggestion,
-        "spelling": spelling,
-        "treatment": treatment,
-        "slip": "yes" if spelling and slip(dotted.rpartition(".")[2], spelling) else "no",
-        "stated": "no",
-        "upstream": upstream,
-    }
-    return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)
-
-
-def old_key(entry: Entry, dotted: str, part: JsonObject, upstream: str, path: str | None = None) -> Problem:
-    """The problem of a key that is renamed or gone, as its property in the schema says."""
-    successor: str = part.get("x-replacement", "")
-    replacement = successor if "." in successor else _beside(dotted, successor)
-    values = {
-        "replacement": replacement,
-        "spelling": _spelling(dotted, replacement),
-        "instead": part.get("x-instead", ""),
-        "treatment": "refused" if "x-removed" in part else "ignored" if "x-dropped" in part else "accepted",
-        "reason": part.get("x-removed", "") or part.get("x-dropped", ""),
-        "upstream": upstream,
-        "stated": "no",
-    }
-    return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
-
-
-def _beside(dotted: str, name: str) -> str:
-    """The dotted place of a key beside another one; "" for no key."""
-    section = dotted.rpartition(".")[0]
-    return f"{section}.{name}" if section and name else name
-
-
-def _spelling(dotted: str, wanted: str) -> str:
-    """The name to give a key in its place so that it becomes the wanted one; "" where it would have to move."""
-    section, _, name = wanted.rpartition(".")
-    return name if section == dotted.rpartition(".")[0] else ""
 
 
 def meant(key: str, properties: JsonObject) -> str:

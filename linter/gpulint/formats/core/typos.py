@@ -1,14 +1,17 @@
-"""Names and words that were probably meant: how near two of them are, and which of the known ones is meant."""
+"""Names and words that were probably meant: how near two of them are, and the problems that say which one is."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...source.closest import closest
+from .format import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ...source.node import Entry
 
 MAX_LENGTH = 80
 """A longer key or word gets no did-you-mean."""
@@ -101,3 +104,51 @@ def slips(one: str, other: str) -> int:
 
 def _digits(text: str) -> str:
     return "".join(letter for letter in text if letter.isdigit())
+
+
+def unknown_key(
+    entry: Entry, dotted: str, suggestion: str, treatment: str, upstream: str, path: str | None = None
+) -> Problem:
+    """The problem of a key that upstream does not know; `suggestion` is the dotted key that was probably meant."""
+    spelling = _spelling(dotted, suggestion)
+    values = {
+        "suggestion": suggestion,
+        "spelling": spelling,
+        "treatment": treatment,
+        "slip": "yes" if spelling and slip(dotted.rpartition(".")[2], spelling) else "no",
+        "stated": "no",
+        "since": "",
+        "until": "",
+        "upstream": upstream,
+    }
+    return Problem("unknown-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def old_key(entry: Entry, dotted: str, part: Mapping[str, Any], upstream: str, path: str | None = None) -> Problem:
+    """The problem of a key that is renamed or gone, as its property in the schema says."""
+    successor: str = part.get("x-replacement", "")
+    if "_" in dotted and "-" not in dotted:
+        successor = successor.replace("-", "_")
+    replacement = successor if "." in successor else beside(dotted, successor)
+    values = {
+        "replacement": replacement,
+        "spelling": _spelling(dotted, replacement),
+        "instead": part.get("x-instead", ""),
+        "treatment": "refused" if "x-removed" in part else "ignored" if "x-dropped" in part else "accepted",
+        "reason": part.get("x-removed", "") or part.get("x-dropped", ""),
+        "upstream": upstream,
+        "stated": "no",
+    }
+    return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
+
+
+def beside(dotted: str, name: str) -> str:
+    """The dotted place of a key beside another one; "" for no key."""
+    section = dotted.rpartition(".")[0]
+    return f"{section}.{name}" if section and name else name
+
+
+def _spelling(dotted: str, wanted: str) -> str:
+    """The name to give a key in its place so that it becomes the wanted one; "" where it would have to move."""
+    section, _, name = wanted.rpartition(".")
+    return name if section == dotted.rpartition(".")[0] else ""

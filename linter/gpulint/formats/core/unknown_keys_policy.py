@@ -175,7 +175,10 @@ def _gathered(problems: list[Problem]) -> list[Problem]:
     """One problem, at the first key, for several refused ones of a file; `more` names the others."""
     groups: dict[tuple[str | None, str], list[Problem]] = {}
     for item in problems:
-        if item.kind == "unknown-key" and item.values["treatment"] == "refused" and item.values["slip"] != "yes":
+        of_release = item.values.get("since") or item.values.get("until")
+        if item.kind != "unknown-key" or item.values["treatment"] != "refused" or of_release:
+            continue
+        if item.values["slip"] != "yes":
             groups.setdefault((item.path, item.values["upstream"]), []).append(item)
     first: dict[int, Problem] = {}
     dropped: set[int] = set()

@@ -22,7 +22,7 @@ from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, onl
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.key_changes import as_written
 from ..core.keys import key_problems, load
-from ..core.releases import released
+from ..core.releases import last_with, released
 from ..core.sections import Also
 from ..core.typos import slip
 from .changes import SAYS, peft, zero
@@ -143,7 +143,9 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
         if item.kind in ("wrong-type", "wrong-value"):
             keep = "x-classes" not in known.get(item.key.partition(".")[0], {})
         elif item.kind == "deprecated-key":
-            keep = not flavour.own_parser
+            keep = not flavour.own_parser and item.key in known
+        elif item.values["since"] or item.values["until"]:
+            keep = not flavour.own_parser and "x-classes" not in known.get(item.key, {"x-classes": []})
         else:
             keep = item.kind == "unknown-key" and _misspelt(item.key, item.values["suggestion"], written)
         if keep and item.kind == "unknown-key":
@@ -170,9 +172,9 @@ def _set_loss(reader: Reader, flavour: Any, objective: str) -> None:
         return
     fused, plain = reader.given(FLAG, f"{config}fused_linear_cross_entropy"), reader.on(f"{config}cross_entropy")
     if former:
-        version = _last_known(former)
-        reader.set("loss.kernel", former, "torch", f"{former.key} is {version}'s, which holds the whole logits")
-        reader.set("versions.trl", former, version.removeprefix("trl "), f"{former.key} was last known to it")
+        version = _last_with(former)
+        reader.set("loss.kernel", former, "torch", f"{former.key} is trl {version}'s, which holds the whole logits")
+        reader.set("versions.trl", former, version, f"{former.key} was last known to it")
     elif chunked:
         note = f"{reader.upstream} scores tokens in tiles without the whole logits"
         reader.default("loss.kernel", "chunked", note)
@@ -212,14 +214,14 @@ def _online_defaults(reader: Reader, flavour: Flavour) -> dict[str, Any]:
     former = _former_trl_key(reader) if flavour.trl else None
     if former is None:
         return flavour.defaults
-    version = earlier(flavour.versions[trl.NAME], _last_known(former).removeprefix("trl "))
+    version = earlier(flavour.versions[trl.NAME], _last_with(former))
     mode = default_of(trl.DEFAULTS, version, "vllm_mode", flavour.defaults.get("vllm_mode"))
     return {**flavour.defaults, "vllm_mode": mode}
 
 
-def _last_known(former: Given) -> str:
-    """The last release that knew a key: `trl 0.24.0`."""
-    return str(load(NAME)["properties"][former.key]["x-removed"]).removeprefix("last known to ").partition(";")[0]
+def _last_with(former: Given) -> str:
+    """The last release of TRL that took a key."""
+    return last_with(NAME, former.key, load(NAME)["properties"][former.key])[1]
 
 
 def _former_trl_key(reader: Reader) -> Given | None:

@@ -12,8 +12,8 @@ from ..core.arguments import Arguments
 from ..core.backends.fsdp import STRATEGIES, FsdpDefaults, Section, apply_fsdp, is_first
 from ..core.bindings.kinds import POSITIVE
 from ..core.format import Problem
-from ..core.keys import unknown_key
 from ..core.model_facts import hidden_size
+from ..core.typos import unknown_key
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..deepspeed.matching import DEFAULTS, arguments

@@ -12,7 +12,7 @@ from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, Written
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, dtype
 from ..core.keys import key_problems, load
-from ..core.releases import last_known
+from ..core.releases import last_with
 from ..core.world_size import set_hardware
 from .json_arguments import section
 
@@ -139,7 +139,8 @@ def _version(reader: Server) -> tuple[Source, Given | None]:
     found, given = reader.engine.version, None
     for written in map(str, reader.document.root.keys()):
         name = written.partition(".")[0]
-        last = last_known(known.get(reader.options.get(name, name.replace("_", "-")), {}))
+        option = reader.options.get(name, name.replace("_", "-"))
+        _, last = last_with(reader.engine.name, option, known.get(option, {}))
         if last and earlier(last, found) != found:
             found, given = last, reader.keys.raw(written)
     return (Written(found, f"{given.key} was last known to it"), given) if given else (Default(found), None)

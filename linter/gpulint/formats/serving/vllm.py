@@ -15,7 +15,7 @@ from ..core.bindings.rows import NEVER, Assumed, Default, Derived, Fixed, Key, T
 from ..core.bindings.spelling import AMP, FLOAT8, GGML, PREFIXED, SHORT, dtype
 from ..core.format import Format, Problem, Reading
 from ..core.key_changes import as_written
-from ..core.keys import key_problems, load, meant, old_key
+from ..core.keys import key_problems, load, meant
 from .json_arguments import section
 from .server import Engine, Server, degrees, gpus_of_degrees, quantization, set_version, stored_dtype
 
@@ -269,20 +269,12 @@ def _key_problems(document: Document) -> list[Problem]:
     """Unknown options; those spelled with underscores are known too (`FlexibleArgumentParser`)."""
     known = load(NAME)["properties"]
     other = {key for key in set(document.root.keys()) if key not in known and option(key) in known}
-    problems = [_suggested(item, known) for item in key_problems(document, NAME, known=other)]
-    for key in sorted(other):
-        schema = known[option(key)]
-        entry = document.root.entry(key)
-        if entry is not None and "x-removed" in schema:
-            successor = schema.get("x-replacement", "").replace("-", "_")
-            part = {**schema, "x-replacement": successor} if "_" in key else schema
-            problems.append(old_key(entry, key, part, UPSTREAM))
-    return problems
+    return [_suggested(item, known) for item in key_problems(document, NAME, known=other)]
 
 
 def _suggested(problem: Problem, known: dict[str, Any]) -> Problem:
     """An unknown option with the one it was meant to be, in the spelling of the file."""
-    if problem.kind != "unknown-key" or "_" not in problem.key:
+    if problem.kind != "unknown-key" or "_" not in problem.key or problem.values["since"] or problem.values["until"]:
         return problem
     found = meant(option(problem.key), known).replace("-", "_")
     return problem._replace(values={**problem.values, "suggestion": found, "spelling": found})

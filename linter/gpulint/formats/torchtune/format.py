@@ -16,8 +16,8 @@ from ..core.bindings.rows import Assumed, Derived, Fixed, Key, Table, Written, a
 from ..core.bindings.spelling import CLASSES, dtype, optimizer
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.interpolation import interpolated
-from ..core.keys import load, unknown_key, unknown_keys
-from ..core.typos import nearest
+from ..core.keys import load, unknown_keys
+from ..core.typos import nearest, unknown_key
 from .launch import GPUS, Recipe, recipe_of
 from .model import MODEL, builders
 

@@ -94,14 +94,18 @@ def _autocast(reader: Reader) -> Default:
 
 
 def _set_sync(reader: Reader) -> None:
-    """Gradients are reduced once a step, which releases before it did not do; one may run where none is stated."""
+    """Gradients are reduced once a step where the option says so, and in one release; it may run if none is stated."""
     stated = reader.project.versions.get(verl.NAME)
+    defers = reader.given(FLAG, f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation")
+    if defers:
+        reader.set(f"{FSDP}sync_each_batch", defers, not defers.value)
+        return
     if is_release(stated):
         note = f"verl {stated}, which {'defers' if verl.DEFERS_GRADIENTS.at(stated) else 'reduces every micro batch'}"
         reader.derived(f"{FSDP}sync_each_batch", not verl.DEFERS_GRADIENTS.at(stated), note)
         return
-    note = "verl since July 2026 (#7095); earlier ones reduce every micro batch"
-    reader.default(f"{FSDP}sync_each_batch", False, note)
+    note = "verl reduces every micro batch; 0.9.0 and its source of July and August 2026 defer (#7095)"
+    reader.default(f"{FSDP}sync_each_batch", True, note)
     reader.job.unstated.append(f"{FSDP}sync_each_batch")
 
 

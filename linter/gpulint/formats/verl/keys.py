@@ -29,7 +29,16 @@ def verl_problems(document: Document, schema: str) -> list[Problem]:
                 item = item._replace(values={**item.values, "treatment": "refused"})
             kept.append(item)
         return kept
-    return [item for item in problems if item.kind != "unknown-key" or _misspelt(document, item)]
+    return [item for item in problems if item.kind != "unknown-key" or _is_told(document, item)]
+
+
+def _is_told(document: Document, item: Problem) -> bool:
+    """Whether an unknown key of a YAML file is more than one of its own: one of another release that is stated, one
+    whose name grew since (`micro_batch_size`, now `micro_batch_size_per_gpu`), or one that looks misspelt."""
+    if not item.values["since"] and not item.values["until"]:
+        return _misspelt(document, item)
+    grew = item.values["spelling"].startswith(f"{item.key.rpartition('.')[2]}_")
+    return item.values["stated"] == "yes" or grew
 
 
 def _misspelt(document: Document, item: Problem) -> bool:

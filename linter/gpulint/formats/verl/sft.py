@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...upstream.behaviour import default_of
+from ...upstream.behaviour import default_of, is_release
 from ...upstream.rl import verl
 from ..core.backends.fsdp import FSDP, fsdp2
 from ..core.backends.lora import lora
@@ -65,10 +65,17 @@ def _set_gpus(reader: Reader) -> None:
 
 
 def _set_sync(reader: Reader) -> None:
-    if _is_newer(reader.document):
-        reader.job.unstated.append(f"{FSDP}sync_each_batch")
-    note = "the engine defers since July 2026 (#7095), the trainer never"
-    reader.default(f"{FSDP}sync_each_batch", not _is_newer(reader.document), note)
+    path, stated = f"{FSDP}sync_each_batch", reader.project.versions.get(verl.NAME)
+    defers = reader.given(FLAG, "engine.use_no_sync_for_gradient_accumulation")
+    if defers:
+        reader.set(path, defers, not defers.value)
+        return
+    deferring = _is_newer(reader.document) and is_release(stated) and verl.DEFERS_GRADIENTS.at(stated)
+    if _is_newer(reader.document) and not is_release(stated):
+        reader.job.unstated.append(path)
+    reader.default(
+        path, not deferring, "the engine of 0.9.0 defers (#7095), later ones where told to, the trainer never"
+    )
 
 
 def _set_rows(reader: Reader) -> None:

@@ -46,6 +46,8 @@ ITEM_VALUES = {
     "spelling": "the new name of the key, if it stays at the same place",
     "instead": "what to write instead of a removed key",
     "treatment": "how the tool treats it: `ignored`, `refused`, `accepted`, or `misspelt` unless a plugin defines it",
+    "since": "the first release that takes the key, of one that is newer than the stated release",
+    "until": "the first release without the key, of one that is gone",
     "stated": "`yes` where the release that a removed key is judged by is stated or pinned",
     "upstream": "the tool and version that reads the key",
     "more": "further unknown keys of the file",

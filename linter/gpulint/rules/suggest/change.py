@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...formats.core.key_changes import UntakenKeyError
 from ...job.origin import Origin
 from ..facts.facts import DEEPSPEED
 
@@ -43,7 +44,7 @@ def format_of(reading: Reading) -> Format:
 
 
 def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Changed | None:
-    """The Job fields changed; None where nothing would change.
+    """The Job fields changed; None where nothing would change, or the release that runs has no key for it.
 
     The text is the format's own words where it has them, else `words`, else the Job fields. A way to shard that the
     format has no words for is not its tool's to take: DeepSpeed in torchtune is no advice.
@@ -52,8 +53,10 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
         return None
     reading = facts.reading
     form = format_of(reading)
-    said = form.describe(reading, changes)
-    edits = form.edits(reading, changes)
+    try:
+        said, edits = form.describe(reading, changes), form.edits(reading, changes)
+    except UntakenKeyError:
+        return None
     if not said and not edits and not _SHARDING.isdisjoint(changes):
         return None
     text = said or words or plain_text(changes)
@@ -109,6 +112,7 @@ def _holder(facts: Facts, key: str) -> tuple[Document, str]:
 
 def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading | None:
     """The reading of the edited files by the same format; None where that fails."""
+    from ...formats.core.releases import read_as_stated
     from ...source.document import SourceError
     from ...source.edit.edit import EditError, apply
     from ...source.read import parse
@@ -129,7 +133,7 @@ def reread(reading: Reading, project: Project, edits: Sequence[Edit]) -> Reading
             document = project.open(reference, from_path)
             return edited.get(document.path, document) if document is not None else None
 
-        return _started_alike(reading, format_of(reading).read(config, project._replace(open=open_edited)))
+        return _started_alike(reading, read_as_stated(format_of(reading), config, project._replace(open=open_edited)))
     except (SourceError, EditError, KeyError):
         return None
 

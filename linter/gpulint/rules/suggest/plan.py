@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...formats.core.key_changes import UntakenKeyError
 from ...units import bytes_text
 from ..evaluate import evaluate_rules
 from ..expression import facts_of, fires
@@ -149,7 +150,10 @@ class _Planner:
         """Whether the format has words for a change."""
         reading = self.facts.reading
         form = format_of(reading)
-        return bool(form.describe(reading, changes) or form.edits(reading, changes))
+        try:
+            return bool(form.describe(reading, changes) or form.edits(reading, changes))
+        except UntakenKeyError:
+            return False
 
     def has_key(self, advice: Advice) -> bool:
         """Whether a recipe that does not apply to this job is for its tool, and the format has words for the change.

@@ -15,8 +15,10 @@ BATCHES_IN_TURN = Behaviour(
 DEFERS_GRADIENTS = Behaviour(
     NAME,
     "reduces gradients once a step and keeps them whole until then, where its engine runs the micro batches",
-    "workers/engine/fsdp/transformer_impl.py `use_no_sync_for_gradient_accumulation` (#7095), which 0.8.0 has not",
+    "workers/engine/fsdp/transformer_impl.py (#7095), which 0.8.0 has not; 0.9.1 does so only where "
+    "`use_no_sync_for_gradient_accumulation` says so, which trainer/config/engine/fsdp.yaml has as false",
     since="0.9",
+    until="0.9.1",
 )
 
 _CONFIGS = "trainer/config of the wheels 0.2 to 0.9.1"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..key_changes import ZERO, edits_of, spoken
+from ....upstream.key_releases.table import takes
+from ..key_changes import ZERO, UntakenKeyError, edits_of, spoken
 from .kinds import Unsaid
 from .rows import LEAVE, Rest
 
@@ -65,7 +66,10 @@ def _told(reading: Reading, found: Places | None) -> str | None:
 
 
 def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys | None:
-    """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say."""
+    """The keys to write for a change, None for those to take out; None when a part of it is not the format's to say.
+
+    Raises UntakenKeyError where the release that runs does not take a key or a value of them.
+    """
     if table.refuses is not None and table.refuses(reading, changes):
         return None
     if table.brings is not None:
@@ -96,7 +100,26 @@ def wanted_keys(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys
         wanted |= part
     root = reading.config.root
     spelled = {table.spelled(reading, key): value for key, value in wanted.items()}
+    _check_taken(reading, spelled)
     return {key: value for key, value in spelled.items() if value is not None or root.find(key) is not None}
+
+
+def _check_taken(reading: Reading, wanted: Keys) -> None:
+    for key, value in wanted.items():
+        if value is not None and not _taken(reading, key, value):
+            raise UntakenKeyError(key)
+
+
+def _taken(reading: Reading, key: str, value: Any = None) -> bool:
+    """Whether the release that runs takes a key, what is below it, or a word as its value."""
+    schema, versions = reading.format, reading.job.versions
+    if isinstance(value, dict):
+        return takes(schema, key, versions) and all(
+            _taken(reading, f"{key}.{name}", part) for name, part in value.items()
+        )
+    if isinstance(value, str) and not takes(schema, key, versions, value):
+        return False
+    return takes(schema, key, versions)
 
 
 def _of_rows(table: Table, reading: Reading, path: str, value: Any, job: Job) -> Keys | None:
@@ -127,9 +150,10 @@ def _says(table: Table, reading: Reading, row: Key) -> bool:
 
 
 def _name(table: Table, reading: Reading, row: Key) -> str:
-    """The name under which the file has the key, else the newest."""
+    """The name under which the file has the key, else the newest that the release takes."""
     root = reading.config.root
-    return next((name for name in row.names if root.find(table.spelled(reading, name)) is not None), row.names[0])
+    written = next((name for name in row.names if root.find(table.spelled(reading, name)) is not None), None)
+    return written or next((name for name in row.names if _taken(reading, table.spelled(reading, name))), row.names[0])
 
 
 def _whole_batch(table: Table, reading: Reading, changes: dict[str, Any]) -> Keys:
