@@ -69,6 +69,18 @@ REFUSES_DATA_PARALLEL = Behaviour(
     "the trainers' test of `args.n_gpu > 1` in 1.16, where those of 1.9 have none",
     since="1.10",
 )
+SAMPLES_GROUPS = Behaviour(
+    NAME,
+    "draws the completions of a prompt over the batch of all processes, which whole groups have to fill",
+    "trainer/grpo_trainer.py 0.15.2; 0.14.0 draws them within each process",
+    since="0.15",
+)
+GROUPS_FILL_STEPS = Behaviour(
+    NAME,
+    "has groups of completions fill the micro batches of a step together; before, each micro batch of all processes",
+    "trainer/grpo_trainer.py 0.16.1 and 0.17.0",
+    since="0.17",
+)
 AS_TRANSFORMERS = "transformers"
 """A default that is what Transformers takes."""
 

@@ -68,8 +68,8 @@ TABLE = Table(
         *WEIGHTS,
         set_packing,
         *ATTENTION,
-        Key("parallelism.tensor", ("tensor_parallel", "tensor_parallel.tp_size", "mp_size"), POSITIVE, 1, back=NEVER),
-        Key("parallelism.data", "replica_num", POSITIVE, 1, back=NEVER),
+        Key("parallelism.tensor", ("tensor_parallel", "tensor_parallel.tp_size", "mp_size"), POSITIVE, 1),
+        Key("parallelism.data", "replica_num", POSITIVE, 1),
         Fixed("parallelism.pipeline", 1),
         set_device_map,
         Fixed("parallelism.device_map", Default(None, "all of it in one place")),
@@ -85,5 +85,5 @@ TABLE = Table(
 )  # fmt: skip
 
 FORMAT = Format.of_table(
-    NAME, "Transformers model in a Python file", UPSTREAM, read, TABLE, "not in the file: all that it sees"
+    NAME, "Transformers model in a Python file", UPSTREAM, read, TABLE, "not in the file: all that it sees", serves=True
 )

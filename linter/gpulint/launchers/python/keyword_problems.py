@@ -49,11 +49,12 @@ def _of_call(module: Module, item: Found, project: Project) -> Iterator[Problem]
 def _problem(module: Module, item: Found, row: dict[str, Any], word: Any, release: str, *, certain: bool) -> Problem:
     trainer, now = f"{row['trainer']}Trainer", row.get("now", "")
     instead = f"give it to `{row['to']}({word.arg}=...)`, or install {row['package']} below {row['since']}"
-    instead = instead if "to" in row else f"or install {row['package']} below {row['since']}"
+    instead = instead if "to" in row else f"`{now}=...`, or install {row['package']} below {row['since']}"
     values = {
-        "replacement": now,
+        "replacement": "",
         "spelling": "",
-        "instead": instead,
+        "instead": "",
+        "remedy": instead,
         "treatment": "refused",
         "reason": f"`{trainer}` took `{word.arg}` before {row['package']} {row['since']}",
         "upstream": f"{row['package']} {release}",

@@ -12,6 +12,7 @@ from ...source.document import Document
 from ...source.node import Node
 from ..launch import Decided, Launch, Resources
 from .call_table import OBJECTIVES, TRAINERS, found_in
+from .hosts import state_hosts
 from .placement import is_on_gpu, method_dtype
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ class _Maker:
     ) -> Launch:
         document, resources = self.module.document, Resources()
         state_environment(self.module, resources)
+        if "hostfile" in said:
+            state_hosts(resources, said["hostfile"], document.path)
         root = Node("mapping", list(said.values()), self.module.span(at.call.node))
         config = Document(document.path, "python", document.text, [root], document.comments, [])
         hidden = unknown or next((item.opaque for item in used if item.opaque), "")

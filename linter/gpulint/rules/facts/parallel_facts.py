@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...upstream import trl
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -78,6 +79,16 @@ def _mini_rows(facts: Facts) -> Any:
     if not isinstance(prompts, int) or not isinstance(replicas, int) or not facts.job.rl.generations:
         return UNKNOWN
     return prompts * facts.job.rl.generations // replicas
+
+
+@fact("rl.grouped_batch", type="whole number")
+def _grouped_batch(facts: Facts) -> Any:
+    """Completions that whole groups of GRPO have to fill; unknown for releases that have no such rule."""
+    job, gpus, release = facts.job, facts.get("gpus"), facts.job.versions.get(trl.NAME)
+    if not isinstance(gpus, int) or not job.micro_batch_size or not trl.SAMPLES_GROUPS.at(release):
+        return UNKNOWN
+    steps = job.gradient_accumulation_steps if trl.GROUPS_FILL_STEPS.at(release) else 1
+    return job.micro_batch_size * steps * gpus
 
 
 @fact("rl.group_key")

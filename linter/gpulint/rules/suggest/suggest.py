@@ -156,6 +156,10 @@ class Bench:
     def keyed(self) -> Iterator[Suggestion]:
         """The suggestions of a rule that is not about memory: keys to write, remove or rename, Job fields to set."""
         for advice in self.advices():
+            if advice.set is advice.config is advice.rename is None and advice.text is not None:
+                if resolved(advice, self.facts, None) is not None and (text := filled(advice.text, self.facts)):
+                    yield Suggestion(text)
+                continue
             changed = self.keys_changed(advice)
             if changed is None or not self.heals(changed):
                 continue
