@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...upstream import transformers
 from ..core.bindings.rows import Assumed
 from .peft_arguments import set_quantization
 
@@ -29,6 +30,21 @@ def set_packing(reader: Reader) -> None:
     given = reader.keys.raw("quantization_config")
     if given is None:
         set_quantization(reader)
+        if reader.document.syntax == "python" and reader.job.weights.quantization is not None:
+            _open_release(reader)
     else:
         note = f"{given.value} says how the weights are packed"
         reader.put("weights.quantization", Assumed(None, note, unstated=True))
+
+
+RELEASES = ("4.57.3", "5.23.0")
+"""The newest release before, and one since, experts became whole tensors, which bitsandbytes leaves as they are."""
+
+
+def _open_release(reader: Reader) -> None:
+    """A Python file states no release of Transformers, and whoever runs it may have either."""
+    path = "versions.transformers"
+    origin = reader.job.origins.get(path)
+    if origin is not None and transformers.NAME not in reader.project.versions and path not in reader.job.unstated:
+        reader.job.origins[path] = origin._replace(values=RELEASES)
+        reader.job.unstated.append(path)
