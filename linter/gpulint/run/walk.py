@@ -95,9 +95,8 @@ def _walk(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(files):
             path = os.path.join(parent, name)
-            if name.lower().endswith(SUFFIXES) and name not in _OWN and os.path.isfile(path):
-                yield os.path.normpath(path)
-            elif name.endswith(".py") and os.path.isfile(path) and starts_job(path):
+            listed = name.lower().endswith(SUFFIXES) and name not in _OWN
+            if (listed or name.endswith(".py")) and os.path.isfile(path) and (listed or starts_job(path)):
                 yield os.path.normpath(path)
 
 

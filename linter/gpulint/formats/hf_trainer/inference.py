@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAME = "hf_inference"
 UPSTREAM = "transformers 5.23.0"
 
+
 def read(document: Document, project: Project) -> Reading:
     """The Job of a model that is loaded to generate."""
     profile = released(flavour("transformers"), project.versions)

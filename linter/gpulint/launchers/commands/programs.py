@@ -51,7 +51,7 @@ class Begun(NamedTuple):
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     loads: bool = False
     ignores: bool = False
-    decided: Mapping[str, Decided] = {}  # noqa: RUF012  (never changed)
+    decided: Mapping[str, Decided] = {}
 
 
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
@@ -350,6 +350,4 @@ def _in_source(program: Unwrapped, file: Document, project: Project) -> Begun | 
         return None
     launch, source, problems = found
     files = {f"script {source.path}": source}
-    return Begun(
-        launch.format, launch.config, None, problems, files=files, loads=launch.loads, decided=launch.decided
-    )
+    return Begun(launch.format, launch.config, None, problems, files=files, loads=launch.loads, decided=launch.decided)

@@ -33,10 +33,10 @@ class Row(NamedTuple):
     name: str
     role: str
     format: str = ""
-    says: Mapping[str, str] = {}  # noqa: RUF012  (never changed)
+    says: Mapping[str, str] = {}
     every: bool = False
     parts: tuple[str, ...] = ()
-    implies: Mapping[str, Any] = {}  # noqa: RUF012  (never changed)
+    implies: Mapping[str, Any] = {}
     library: str = ""
     objective: str = ""
     on_gpu: bool = False
@@ -126,9 +126,7 @@ def read_call(module: Module, row: Row, node: ast.Call, scope: Scope) -> Found:
     return Found(row, Call(row.name, node, scope, ""), entries, implied, opaque)
 
 
-def _arguments(
-    module: Module, node: ast.Call, scope: Scope
-) -> Iterator[tuple[str, ast.keyword | None, ast.expr]]:
+def _arguments(module: Module, node: ast.Call, scope: Scope) -> Iterator[tuple[str, ast.keyword | None, ast.expr]]:
     """The arguments of a call by name or place; those of a mapping that stands in the file by their own names, and ""
     for what holds unknown ones."""
     for number, value in enumerate(node.args):
@@ -149,13 +147,10 @@ def _mapping(module: Module, value: ast.expr, scope: Scope) -> list[tuple[str, a
     made = module.made(value, scope)
     if isinstance(made, ast.Call) and module.name(made.func) == "dict" and not made.args:
         return [(word.arg, word.value) for word in made.keywords if word.arg]
-    if not isinstance(made, ast.Dict) or not all(isinstance(key, ast.Constant) for key in made.keys):
+    if not isinstance(made, ast.Dict):
         return None
-    return [(str(key.value), item) for key, item in zip(made.keys, made.values, strict=True) if _constant(key)]
-
-
-def _constant(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant)
+    names = [key.value for key in made.keys if isinstance(key, ast.Constant)]
+    return list(zip(map(str, names), made.values, strict=True)) if len(names) == len(made.values) else None
 
 
 def _part(

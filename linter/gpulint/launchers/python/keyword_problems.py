@@ -43,10 +43,10 @@ def _of_call(module: Module, item: Found, project: Project) -> Iterator[Problem]
         release, certain = _release(project, row["package"], row["since"])
         for word in item.call.node.keywords if release else ():
             if word.arg in row["arguments"]:
-                yield _problem(module, item, row, word, release, certain=certain)
+                yield _problem(module, row, word, release, certain=certain)
 
 
-def _problem(module: Module, item: Found, row: dict[str, Any], word: Any, release: str, *, certain: bool) -> Problem:
+def _problem(module: Module, row: dict[str, Any], word: Any, release: str, *, certain: bool) -> Problem:
     trainer, now = f"{row['trainer']}Trainer", row.get("now", "")
     instead = f"give it to `{row['to']}({word.arg}=...)`, or install {row['package']} below {row['since']}"
     instead = instead if "to" in row else f"`{now}=...`, or install {row['package']} below {row['since']}"

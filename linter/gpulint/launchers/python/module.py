@@ -45,7 +45,7 @@ class Call(NamedTuple):
 
 
 class Scope:
-    """The names of the file, or of one of its functions; `None` among the values is a binding that is no plain value."""
+    """The names of the file or of one of its functions; `None` among the values is a binding to no plain value."""
 
     def __init__(self, outer: Scope | None) -> None:
         self.outer = outer

@@ -62,13 +62,13 @@ def _called(module: Module, model: Found) -> Iterator[ast.Call]:
         yield call
         node = call
     target = model.call.target
-    for call in module.calls:
-        function = call.node.func
+    for made in module.calls:
+        function = made.node.func
         inner: ast.expr = function.value if isinstance(function, ast.Attribute) else function
         while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             inner = inner.func.value
         if target and isinstance(function, ast.Attribute) and dotted(inner) == target:
-            yield call.node
+            yield made.node
 
 
 def _moves(module: Module, call: ast.Call) -> bool:

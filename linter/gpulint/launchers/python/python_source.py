@@ -45,5 +45,5 @@ LAUNCHER = Launcher(
     "Python 3; the calls of `launchers/python/calls.json`",
     recognise,
     launches,
-    "degrees of an engine, `os.environ[\"CUDA_VISIBLE_DEVICES\"]`",
+    'degrees of an engine, `os.environ["CUDA_VISIBLE_DEVICES"]`',
 )

@@ -26,7 +26,6 @@ MAX_JOBS = 10
 """Jobs of one file."""
 
 _ASIDE = re.compile(SINKS["aside"], re.IGNORECASE)
-_BACKWARD = re.compile(r".*\.(backward|step)")
 
 
 class Jobs(NamedTuple):
@@ -50,7 +49,7 @@ def jobs_in(module: Module, program: str) -> Jobs:
         launches += [made.training(item) for item in made.of("arguments")]
     elif made.of("trainer") and made.of("model"):
         reason = "gives its trainer arguments that only the command line tells"
-    elif any(_BACKWARD.fullmatch(call.name) and call.name.endswith("backward") for call in module.calls):
+    elif any(call.name.endswith(".backward") for call in module.calls):
         reason = "trains in a loop of its own" if made.of("model") else NOTHING
     else:
         loads = made.of("model")
@@ -226,4 +225,3 @@ def state_environment(module: Module, resources: Resources) -> None:
         devices = [part for part in value.split(",") if part.strip()]
         if name == "CUDA_VISIBLE_DEVICES" and devices and all(part.strip().isdigit() for part in devices):
             resources.state("gpus_per_node", len(devices), module.document.path, name, span)
-

@@ -28,7 +28,7 @@ _IMPORTS = re.compile(
     rb"liger_kernel)\b",
     re.MULTILINE,
 )
-_CALLS = re.compile(rb"\.from_pretrained\(|\bLLM\(|EngineArgs\(|\bEngine\(|\bpipeline\(|\bserve\(|Trainer\(|\.from_quantized\(")
+_CALLS = re.compile(rb"\.from_(?:pretrained|quantized)\(|\b(?:LLM|Engine|pipeline|serve)\(|(?:EngineArgs|Trainer)\(")
 _OPTIONS = re.compile(rb"add_argument\(|HfArgumentParser|TrlParser|click\.option|\btyro\b|\bfire\.Fire\b|hydra\.main")
 _TESTS = re.compile(r"(?:^|[/\\])(?:tests?[/\\]|test_[^/\\]*\.py$|conftest\.py$|[^/\\]*_test\.py$)")
 
