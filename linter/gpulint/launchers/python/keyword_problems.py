@@ -47,20 +47,19 @@ def _of_call(module: Module, item: Found, project: Project) -> Iterator[Problem]
 
 
 def _problem(module: Module, row: dict[str, Any], word: Any, release: str, *, certain: bool) -> Problem:
-    trainer, now = f"{row['trainer']}Trainer", row.get("now", "")
-    instead = f"give it to `{row['to']}({word.arg}=...)`, or install {row['package']} below {row['since']}"
-    instead = instead if "to" in row else f"`{now}=...`, or install {row['package']} below {row['since']}"
+    trainer = f"{row['trainer']}Trainer"
+    way = f"give it to `{row['to']}({word.arg}=...)`" if "to" in row else f"`{row['now']}=...`"
     values = {
         "replacement": "",
         "spelling": "",
         "instead": "",
-        "remedy": instead,
+        "remedy": f"{way}, or install {row['package']} below {row['since']}",
         "treatment": "refused",
         "reason": f"`{trainer}` took `{word.arg}` before {row['package']} {row['since']}",
         "upstream": f"{row['package']} {release}",
         "stated": "yes" if certain else "no",
     }
-    return Problem("deprecated-key", f"{word.arg}", module.span(word, len(word.arg)), values, module.document.path)
+    return Problem("deprecated-key", word.arg, module.span(word, len(word.arg)), values, module.document.path)
 
 
 def _release(project: Project, package: str, since: str) -> tuple[str, bool]:
