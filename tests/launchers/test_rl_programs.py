@@ -80,12 +80,12 @@ def test_megatron_swift_on_two_nodes(launched):
 
 
 @pytest.mark.parametrize(("batch", "kinds"), [(4, []), (3, ["contradiction"])])
-def test_a_count_given_to_gpulint_does_not_contradict_the_script(tmp_path, batch, kinds):
+def test_more_gpus_than_the_script_starts_processes_on_are_idle(tmp_path, batch, kinds):
     (tmp_path / "run.sh").write_text(
         "NPROC_PER_NODE=2 megatron sft --model Qwen/Qwen2.5-7B --tuner_type full --tensor_model_parallel_size 1 "
         f"--micro_batch_size 2 --global_batch_size {batch} --max_length 1024\n"
     )
     settings = Settings(root=str(tmp_path), gpus=8)
     (opened,) = open_jobs(recognise_file(str(tmp_path / "run.sh")), settings).opened
-    assert opened.reading.job.hardware.gpus == 8
+    assert opened.reading.job.hardware.gpus == 2
     assert [item.kind for item in opened.reading.problems] == kinds

@@ -16,6 +16,15 @@ from ..settings.directives import Directives, read_directives
 from ..source.document import Document
 from ..source.read import parse, read
 from .granted import set_granted, tell_spread
+from .hardware_sources import (
+    Source,
+    from_command_line,
+    from_comment,
+    from_launch,
+    from_settings,
+    say_where,
+    without_idle,
+)
 from .project import Hardware, find_gpu, project_of, say_pins
 from .unknown_options import leave_open
 
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
     from ..formats.core.format import Format, Problem, Project, Reading
     from ..hardware.gpu import Gpu
-    from ..job.job import Job
     from ..settings.settings import Settings
     from .launch import Launch, Launcher, Resources
 
@@ -128,15 +136,18 @@ def open_document(
 ) -> Opened:
     """The job of a config already read and recognised; `launch` is what starts it."""
     directives = directives or read_directives(document)
-    optional = _Source(Hardware(settings.gpu, settings.gpus, settings.nodes), _from_command_line)
+    optional = Source(Hardware(settings.gpu, settings.gpus, settings.nodes), from_command_line)
     given = [] if settings.fills_in else [optional]
     given.append(
-        _Source(Hardware(directives.gpu, directives.gpus, directives.nodes), _from_comment(directives, document.path))
+        Source(Hardware(directives.gpu, directives.gpus, directives.nodes), from_comment(directives, document.path))
     )
     asked = Hardware(None, None, None)
     if launch is not None:
         asked = Hardware(_known_gpu(launch.resources), _counted(launch), launch.resources.nodes)
-        given.append(_Source(asked, _from_launch(launch)))
+        # a launcher beside the config that was named may not be the one that starts it
+        processes = launch.resources.processes if launch.part else None
+        given = [*without_idle(given, processes), Source(asked, from_launch(launch))]
+        (optional,) = without_idle([optional], processes)
     stated = Hardware(None, None, None)
     for source in given:
         stated = stated.or_else(source.hardware)
@@ -150,7 +161,7 @@ def open_document(
         uncounted = stated._replace(gpus=None, nodes=None)
         if _counts_itself(form.read(document, project_of(document, settings, uncounted, line, launch))):
             asked, stated = asked._replace(gpus=None, nodes=None), uncounted
-            given[-1] = _Source(asked, _from_launch(launch))
+            given[-1] = Source(asked, from_launch(launch))
             project = project_of(document, settings, stated, line, launch)
             reading = form.read(document, project)
     said = _said(reading)
@@ -169,7 +180,7 @@ def open_document(
     if is_blank(job.model):
         note = f"{job.model} is filled in when the job starts"
         job.model, job.origins["model"] = None, job.origins["model"]._replace(note=note)
-    _say_where(job, hardware, [*given, _Source(said, None), optional, _Source(configured, _from_settings)])
+    say_where(job, hardware, [*given, Source(said, None), optional, Source(configured, from_settings)])
     if project.gpu is not None:
         job.hardware.gpu = project.gpu.name
     leave_open(reading, launch)
@@ -196,51 +207,6 @@ def _launch_nearby(document: Document, form: Format, opened: Opened) -> Launch |
 
 _NO_TRAINING = frozenset({"accelerate", "deepspeed", "job"})
 """Formats that no command of a training run names as its config."""
-
-
-class _Source(NamedTuple):
-    """Hardware that somebody states, and the origin of each part; without one the reading has it already."""
-
-    hardware: Hardware
-    origin: Callable[[str, object], Origin] | None
-
-
-def _say_where(job: Job, hardware: Hardware, sources: list[_Source]) -> None:
-    """Set the hardware of a job with the origin of the first source that states each part; a group has GPUs of them."""
-    for name, value in hardware._asdict().items():
-        source = next((source for source in sources if getattr(source.hardware, name) is not None), None)
-        if value is not None and source is not None and source.origin is not None:
-            field = "granted_gpus" if name == "gpus" and "hardware.granted_gpus" in job.origins else name
-            setattr(job.hardware, field, value)
-            job.origins[f"hardware.{field}"] = source.origin(name, value)
-
-
-def _from_command_line(name: str, value: object) -> Origin:
-    return Origin("command line", f"--{name} {value}")
-
-
-def _from_settings(name: str, value: object) -> Origin:  # noqa: ARG001
-    return Origin("settings", f"{name} in the settings file")
-
-
-def _from_comment(directives: Directives, path: str) -> Callable[[str, object], Origin]:
-    return lambda name, value: Origin(  # noqa: ARG005
-        "comment", f"gpulint comment on line {directives.lines[name]}", path, name
-    )
-
-
-def _from_launch(launch: Launch) -> Callable[[str, object], Origin]:
-    origins = launch.resources.origins
-
-    def origin(name: str, value: object) -> Origin:  # noqa: ARG001
-        found = next((origins[key] for key in _ORIGINS[name] if key in origins), None)
-        return found or Origin("derived", f"hardware of {launch.part}")
-
-    return origin
-
-
-_ORIGINS = {"gpu": ("gpu", "gpu"), "gpus": ("processes", "gpus_per_node"), "nodes": ("nodes", "nodes")}
-"""The resources that say each part of the hardware, best first."""
 
 
 def _open_launches(document: Document, launcher: Launcher, settings: Settings) -> Jobs:
@@ -291,9 +257,9 @@ def _open_bare(
     launch.resources.told["program"] = (launch.program, Origin("derived", "the command line"))
     files = {**launch.files, f"script {launch.config.path}": launch.config}
     reading = Reading(launcher.name, launcher.upstream, document, Job(), files)
-    given = _Source(Hardware(None, settings.gpus or directives.gpus, None), _from_command_line)
-    started = _Source(Hardware(None, launch.resources.processes, launch.resources.nodes), _from_launch(launch))
-    _say_where(reading.job, given.hardware.or_else(started.hardware), [given, started])
+    given = Source(Hardware(None, settings.gpus or directives.gpus, None), from_command_line)
+    started = Source(Hardware(None, launch.resources.processes, launch.resources.nodes), from_launch(launch))
+    say_where(reading.job, given.hardware.or_else(started.hardware), [given, started])
     _apply(launch, reading)
     project = project_of(document, settings, Hardware(None, None, None), 0)
     return Opened(reading, project, None, directives, launch.part, of_launcher=True)

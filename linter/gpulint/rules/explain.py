@@ -108,7 +108,7 @@ def _advice(advice: Any) -> str:
     if isinstance(advice, str):
         return "otherwise a combination of two or three changes" if advice == "search" else _recipe(advice)
     if "text" in advice:
-        return str(advice["text"])
+        return str(advice["text"]).replace("{{", "{").replace("}}", "}")
     parts = [f"`{key}: {_value(value)}`" for kind in ("set", "config") for key, value in advice.get(kind, {}).items()]
     parts += [_rename(key, value) for key, value in advice.get("rename", {}).items()]
     return ", ".join(parts)

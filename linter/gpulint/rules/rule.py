@@ -49,6 +49,11 @@ class Advice(NamedTuple):
     cost: str = ""
     otherwise: str = ""
 
+    @property
+    def is_said(self) -> bool:
+        """Whether it is words alone, with nothing to change in the file."""
+        return self.text is not None and not (self.recipe or self.set or self.config or self.rename)
+
 
 class Rule(NamedTuple):
     """A rule as the engine runs it. What only people read stays in its file (`load.read_rule_file`).

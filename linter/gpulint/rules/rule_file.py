@@ -114,5 +114,8 @@ class RuleTable:
     priority: int = declared("Order of evaluation, lowest first; default 0.", None)
     notes: list[Line] = declared("Additional lines; a line with unknown values is left out.", None, maxItems=16)
     suggest: list[RecipeName | AdviceTable] = declared(
-        "What to do, best first. Each is tried in memory and shown only if it resolves the finding.", None, maxItems=32
+        "What to do, best first. Each is tried in memory and shown only if it resolves the finding; one of `text` alone"
+        " is shown as it is.",
+        None,
+        maxItems=32,
     )

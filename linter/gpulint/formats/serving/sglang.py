@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, WHOLE_TEXT, Kind, Unsaid
+from ..core.bindings.kinds import ANYTHING, FLAG, INTEGER, NUMBER, POSITIVE, TEXT, WHOLE_TEXT, Kind, Unsaid
 from ..core.bindings.rows import NEVER, Default, Fixed, Key, Table, Written
 from ..core.format import Format, NoJobError
 from .server import (
@@ -77,6 +77,23 @@ def _set_parallelism(reader: Reader) -> None:
         reader.set("parallelism.attention_tensor", groups, ranks, note)
 
 
+_SPANS_THE_RANKS = (
+    "deepep", "mooncake", "nixl", "mori", "ascend_fuseep", "flashinfer", "megamoe", "deepep_v2", "pplx",
+    "flashinfer_megamoe",
+)  # fmt: skip
+"""`moe_a2a_backend` with experts over all ranks of tensor parallelism (srt/arg_groups/overrides.py `_a2a_ep_size`)."""
+
+
+def _set_experts(reader: Reader) -> None:
+    """Experts over all ranks of tensor parallelism: with these backends, and flags of releases up to 0.5.4."""
+    backend = reader.given(TEXT, "moe_a2a_backend")
+    flags = (reader.given(FLAG, name) for name in ("enable_ep_moe", "enable_deepep_moe"))
+    given = backend if backend and backend.value in _SPANS_THE_RANKS else next((flag for flag in flags if flag), None)
+    if given and given.value:
+        ranks = reader.job.parallelism.tensor
+        reader.set("parallelism.expert", given, ranks, "the expert parallel size is that of tensor parallelism")
+
+
 def _set_chunk(reader: Reader) -> None:
     """Tokens of one prefill step; -1 turns chunks off, and `max_prefill_tokens` (16,384) counts."""
     given = reader.given(INTEGER, "chunked_prefill_size")
@@ -115,6 +132,7 @@ TABLE = Table(
         _set_parallelism,
         *degrees(*_MODEL_DEGREES, Key("parallelism.data", "dp_size", POSITIVE, 1)),
         Fixed("parallelism.attention_tensor", None),
+        _set_experts,
         Key("parallelism.expert", "ep_size", POSITIVE, 1),
         gpus_of_degrees("tensor x pipeline x data parallel size"),
         Key(

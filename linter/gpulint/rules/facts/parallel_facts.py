@@ -124,7 +124,8 @@ def _role_group_there(facts: Facts) -> Any:
 def _role_group_peak(facts: Facts) -> Any:
     """What the fullest GPU would need if the group had all of them."""
     there = facts.get("role_group.there")
-    return facts.peak_if({"hardware.gpus": there}) if isinstance(there, int) else UNKNOWN
+    changes = {"hardware.gpus": there, "parallelism.data": None}
+    return facts.peak_if(changes) if isinstance(there, int) else UNKNOWN
 
 
 @fact("model_shards", type="whole number")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...finding import Suggestion
 from ...units import bytes_text
 from ..evaluate import evaluate_rules
-from ..expression import UNKNOWN
+from ..expression import UNKNOWN, evaluate
 from ..facts.facts import ITEM
 from ..message import filled
 from ..quantity import clipped
@@ -156,9 +156,8 @@ class Bench:
     def keyed(self) -> Iterator[Suggestion]:
         """The suggestions of a rule that is not about memory: keys to write, remove or rename, Job fields to set."""
         for advice in self.advices():
-            if advice.set is advice.config is advice.rename is None and advice.text is not None:
-                if resolved(advice, self.facts, None) is not None and (text := filled(advice.text, self.facts)):
-                    yield Suggestion(text)
+            if advice.is_said:
+                yield from self.said(advice)
                 continue
             changed = self.keys_changed(advice)
             if changed is None or not self.heals(changed):
@@ -166,6 +165,13 @@ class Bench:
             text = filled(advice.text, self.facts) if advice.text else changed.text
             if text:
                 yield Suggestion(text, None, advice.fix if changed.edits else None, changed.edits)
+
+    def said(self, advice: Advice) -> Iterator[Suggestion]:
+        """What a person has to do elsewhere than in this file: it cannot be tried out."""
+        applies = advice.needs is None or evaluate(advice.needs, self.facts) is True
+        text = filled(advice.text, self.facts) if advice.text and applies else None
+        if text:
+            yield Suggestion(text)
 
     def advices(self) -> Iterator[Advice]:
         """What the rule suggests, recipes filled in."""
@@ -198,8 +204,6 @@ class Bench:
     def value(self, value: Any) -> Any:
         """A value, an expression worked out."""
         if isinstance(value, dict) and "=" in value:
-            from ..expression import evaluate
-
             result = evaluate(value["="], self.facts)
             return None if result is UNKNOWN else result
         return value
