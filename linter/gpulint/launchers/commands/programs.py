@@ -331,7 +331,8 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
         begun = Begun("hf_trainer", arguments, unread=unread) if _is_trainer(arguments) else None
         return begun or _in_source(program, file, project)
     if not _is_trainer(arguments) and not (sourced.trains and _is_trainer(sourced.config)):
-        return _in_source(program, file, project)
+        begun = _in_source(program, file, project)
+        return None if begun is None or begun.format == "hf_trainer" else begun
     return Begun(
         "hf_trainer", sourced.config, None, sourced.problems, unread=unread, declared=sourced.declared,
         files=sourced.files, loads=sourced.loads,
