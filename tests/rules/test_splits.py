@@ -152,4 +152,4 @@ def test_rows_that_trl_wants_to_be_whole_groups(release, rows):
     document = parse(GRPO.format(generations=7), "config.yaml", "yaml")
     project = Project(".", None, 7, None, lambda *_: None, versions={"trl": release})
     facts = Facts(format_of(document).read(document, project), project, None)
-    assert facts.get("rl.grouped_rows") == rows
+    assert facts.get("rl.grouped_batch") == rows

@@ -226,8 +226,7 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
     opened: list[Opened] = []
     together: list[tuple[Launch, Reading]] = []
     reason = started.reason
-    for number, launch in enumerate(started.launches):
-        config = launch.config
+    for number, (launch, config) in enumerate((item, item.config) for item in started.launches):
         launch.resources.told["kind"] = (launcher.name, Origin("derived", launcher.title))
         if config.path == document.path:
             config = config._replace(reread=_rereader(document, launcher, settings, number))
@@ -245,7 +244,8 @@ def _open_launches(document: Document, launcher: Launcher, settings: Settings) -
         opened.append(Opened(reading, project, None, directives, of_launcher=True))
     bare = tuple(_open_bare(launch, document, launcher, settings, directives) for launch in started.bare)
     unread = "the config and the script that it starts, in the project" if reason.startswith("starts ") else ""
-    return Jobs(launcher.name, opened, reason, unread if reason != NOTHING and not started.launches else "", bare)
+    unsure = not started.launches and reason != NOTHING and document.syntax != "python"
+    return Jobs(launcher.name, opened, reason, unread if unsure else "", bare)
 
 
 def _open_bare(

@@ -25,7 +25,8 @@ MAX_FOLDERS = 5_000
 LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 """Folders that hold nobody's configs, besides those whose name begins with a dot."""
 
-_ENDS = tuple(SUFFIXES)
+_ENDS = tuple(end for end, syntax in SUFFIXES.items() if syntax != "python")
+"""Files that are read for the names of others: of Python there is too much."""
 
 _ANYWHERE = "*/"
 """What a path begins with that a variable, `..` or a scheme places somewhere."""

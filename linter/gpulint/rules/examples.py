@@ -167,4 +167,4 @@ def _said(finding: Finding, expected: tuple[str, ...], document: Document) -> st
 
 
 def _syntax(name: str) -> str:
-    return {".json": "json", ".toml": "toml", ".sh": "shell"}.get(os.path.splitext(name)[1], "yaml")
+    return {".json": "json", ".toml": "toml", ".sh": "shell", ".py": "python"}.get(os.path.splitext(name)[1], "yaml")

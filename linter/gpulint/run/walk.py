@@ -89,11 +89,14 @@ def _reached(reached: dict[str, set[str]], root: str) -> dict[str, set[str]]:
 
 
 def _walk(folder: str) -> Iterator[str]:
+    from ..launchers.python.walked import starts_job
+
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(files):
             path = os.path.join(parent, name)
-            if name.lower().endswith(SUFFIXES) and name not in _OWN and os.path.isfile(path):
+            listed = name.lower().endswith(SUFFIXES) and name not in _OWN
+            if (listed or name.endswith(".py")) and os.path.isfile(path) and (listed or starts_job(path)):
                 yield os.path.normpath(path)
 
 

@@ -15,7 +15,7 @@ _SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z)?sh\b")
 
 SUFFIXES = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
-    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell",
+    ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".py": "python",
 }  # fmt: skip
 """The syntax of a file by its suffix."""
 
@@ -44,7 +44,7 @@ def read(path: str, *, referenced: bool = False) -> Document:
 
 
 def parse(text: str, path: str, syntax: str) -> Document:
-    """Read text that is already in memory. `syntax` is yaml, json, toml or shell. Raises SourceError."""
+    """Read text that is already in memory. `syntax` is yaml, json, toml, shell or python. Raises SourceError."""
     if len(text) > MAX_BYTES:
         raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
     if syntax == "yaml":
@@ -59,11 +59,11 @@ def parse(text: str, path: str, syntax: str) -> Document:
         from .toml_reader import read_toml
 
         return read_toml(text, path)
-    if syntax == "shell":
-        from .shell_reader import read_shell
+    if syntax in ("shell", "python"):
+        from .script_reader import read_script
 
-        return read_shell(text, path)
-    raise SourceError(path, f"unknown syntax {syntax}: known syntaxes are yaml, json, toml, shell")
+        return read_script(text, path, syntax)
+    raise SourceError(path, f"unknown syntax {syntax}: known syntaxes are yaml, json, toml, shell, python")
 
 
 def _content(path: str) -> bytes:

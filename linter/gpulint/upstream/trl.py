@@ -12,18 +12,6 @@ ROW_BY_ROW = Behaviour(
     "trainer/utils.py `selective_log_softmax`",
     since="0.15",
 )
-CHECKS_GROUPS = Behaviour(
-    NAME,
-    "refuses a batch of GRPO that is not whole groups of completions",
-    "trainer/grpo_trainer.py `__init__`, not in 0.14.0",
-    since="0.15",
-)
-ACCUMULATES_GROUPS = Behaviour(
-    NAME,
-    "fills groups over the accumulated micro batches; before, each micro batch of all processes is whole groups",
-    "trainer/grpo_trainer.py `effective_batch_size`, `global_batch_size` in 0.16.1; `generation_batch_size` since 0.18",
-    since="0.17",
-)
 KERNEL = Behaviour(
     NAME,
     "has a Triton kernel read log-probabilities, and entropies with them, off the logits",
@@ -80,6 +68,18 @@ REFUSES_DATA_PARALLEL = Behaviour(
     "refuses several GPUs in one process",
     "the trainers' test of `args.n_gpu > 1` in 1.16, where those of 1.9 have none",
     since="1.10",
+)
+SAMPLES_GROUPS = Behaviour(
+    NAME,
+    "draws the completions of a prompt over the batch of all processes, which whole groups have to fill",
+    "trainer/grpo_trainer.py 0.15.2; 0.14.0 draws them within each process",
+    since="0.15",
+)
+GROUPS_FILL_STEPS = Behaviour(
+    NAME,
+    "has groups of completions fill the micro batches of a step together; before, each micro batch of all processes",
+    "trainer/grpo_trainer.py 0.16.1 and 0.17.0",
+    since="0.17",
 )
 AS_TRANSFORMERS = "transformers"
 """A default that is what Transformers takes."""

@@ -371,6 +371,7 @@ TOOLS: dict[str, Signature] = {
         "serving.trtllm", "Mostly arguments of the LLM API, with one of its sections (`kv_cache_config` ...).",
         claim(any_of(OWN, "kv_cache_config", "cuda_graph_config", "moe_config", "enable_attention_dp"), known=_ENGINE),
     ),
+    "hf_inference": signature("hf_trainer.inference", "No file of its own: its arguments stand in Python files."),
     "tgi": signature("serving.tgi", "No file of its own: its flags and variables stand in launchers."),
     "lmdeploy": signature("serving.lmdeploy", "No file of its own: its flags stand in launchers."),
     "llama_cpp": signature("serving.llama_cpp", "No file of its own: its flags stand in launchers."),

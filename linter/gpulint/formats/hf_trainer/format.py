@@ -27,10 +27,11 @@ from ..core.sections import Also
 from ..core.typos import slip
 from .changes import SAYS, peft, zero
 from .frozen_parts import set_trainable
-from .peft_arguments import ADAPTER, METHOD, WEIGHTS, set_quantization
+from .loading import set_device_map, set_packing
+from .peft_arguments import ADAPTER, METHOD, WEIGHTS
 from .placeholder_keys import settle
 from .sharding import set_sharding
-from .trainer_profiles import Flavour, flavour_of, program_of
+from .trainer_profiles import LIBRARY, OBJECTIVE, Flavour, flavour_of, program_of
 from .training_arguments import (
     ATTENTION,
     CHECKPOINTING,
@@ -134,6 +135,8 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
     nothing says that TRL's own scripts read the file: a script around its trainers has arguments of its own, too.
     """
     problems = key_problems(document, NAME)
+    if document.syntax == "python":
+        return [item for item in problems if item.kind != "unknown-key" or _misspelt_in(item, document)]
     started = program_of(program)
     if program.startswith("trl ") or (started is not None and not started.own_parser):
         return problems
@@ -153,6 +156,18 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
         if keep:
             kept.append(item)
     return kept
+
+
+def _misspelt_in(problem: Problem, document: Document) -> bool:
+    """Whether a keyword of a Python file, and no argument of another call, is surely a known one misspelt."""
+    entry = document.root.entry(problem.key)
+    written = set(document.root.keys())
+    own = entry is not None and entry.key.raw == problem.key and problem.key not in _OF_OTHER_CALLS
+    return own and _misspelt(problem.key, problem.values["suggestion"], written)
+
+
+_OF_OTHER_CALLS = frozenset({"device_map", "tp_plan", "unsloth_checkpointing", LIBRARY, OBJECTIVE})
+"""Keys of a Python file that no trainer's arguments have."""
 
 
 def _misspelt(key: str, suggestion: str, written: set[str]) -> bool:
@@ -252,7 +267,10 @@ _LABELS = {
 def _set_unsloth(reader: Reader) -> None:
     given, release = reader.on("use_unsloth"), reader.defaults.get("unsloth")
     if given and release:
-        set_unsloth(reader, given, release, "full")
+        own = reader.keys.raw("unsloth_checkpointing")
+        offloads = own is not None and own.value == "unsloth"
+        off = own is not None and own.value is False and not reader.on("gradient_checkpointing")
+        set_unsloth(reader, given, release, "offload" if offloads else "none" if off else "full")
 
 
 def _set_evaluation(reader: Reader) -> None:
@@ -301,6 +319,12 @@ def _evaluates(job: Job) -> bool:
     return bool(job.evaluation.micro_batch_size)
 
 
+def _set_device_map(reader: Reader) -> None:
+    """How a Python file spreads the model that it loads over the GPUs of its one process."""
+    if reader.document.syntax == "python":
+        set_device_map(reader)
+
+
 ROWS: tuple[Row, ...] = (
     Fixed("kind", Derived("training", "a training config")),
     _set_versions,
@@ -312,7 +336,7 @@ ROWS: tuple[Row, ...] = (
     *PRECISION,
     *WEIGHTS,
     *METHOD,
-    set_quantization,
+    set_packing,
     *ADAPTER,
     set_trainable,
     *OPTIMIZER,
@@ -328,6 +352,7 @@ ROWS: tuple[Row, ...] = (
     _set_evaluation,
     *only(_evaluates, *EVALUATION),
     _set_caches,
+    _set_device_map,
     lambda reader: set_sharding(reader, _launch(reader)),
     _force_reentrant,
     _open_loading,

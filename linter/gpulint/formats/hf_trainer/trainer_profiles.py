@@ -102,6 +102,8 @@ def flavour_of(document: Document, program: str = "") -> Flavour:
     for no switch beside its LoRA arguments.
     """
     keys = frozenset(document.root.keys())
+    if document.syntax == "python":
+        return _of_library(document)
     if program.startswith("trl "):
         return flavour("trl")
     started = program_of(program)
@@ -116,6 +118,23 @@ def flavour_of(document: Document, program: str = "") -> Flavour:
     if not program or program.startswith("examples/scripts/"):
         return trl
     return trl._replace(own_parser=True, defaults={**trl.defaults, "dtype": "checkpoint", "switch": False})
+
+
+LIBRARY, OBJECTIVE = "trainer_library", "trainer_objective"
+"""The keys under which the reader of Python files says whose trainer a file runs, and for what."""
+
+_UNSLOTH = "2026.8.19"
+
+
+def _of_library(document: Document) -> Flavour:
+    """The profile of the library whose trainer a Python file runs: it loads the model itself, and knows what it puts
+    on the model. Unsloth takes the width that the card has; TRL casts its adapters."""
+    named = document.root.get(LIBRARY)
+    library = named.value if named is not None else ""
+    found = flavour("transformers" if library == "transformers" else "trl")
+    loads = {"dtype": "checkpoint", "lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0, "quant_type": "fp4"}
+    more = {"dtype": "bfloat16", "unsloth": _UNSLOTH, "kbit_adapter_dtype": None} if library == "unsloth" else {}
+    return found._replace(own_parser=False, defaults={**found.defaults, **loads, **more, "switch": True})
 
 
 def program_of(program: str) -> Flavour | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.bindings.kinds import FLAG, NUMBER, POSITIVE, TEXT
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import LEAVE, NEVER, Assumed, Key, only
+from .trainer_profiles import OBJECTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,9 @@ def set_objective(builder: JobBuilder, arguments: Arguments, program: str = "", 
 
     `own` is the only objective of the program that starts the file.
     """
+    stated = arguments.text(OBJECTIVE)
+    if stated is not None:
+        return _put(builder, stated.value, stated, "the class of the trainer")
     if own is not None:
         builder.derived("objective", own, f"started with {program}")
         return own

@@ -208,7 +208,8 @@ class _Gathered:
                 dict(self.known),
                 decided=allocator(variables, file)
                 | sampler(begun.format, variables, file)
-                | spread(begun.format, own, variables, launches=starts_its_ranks(program)),
+                | spread(begun.format, own, variables, launches=starts_its_ranks(program))
+                | dict(begun.decided),
                 file=begun.file,
                 program=named(program),
                 own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),

@@ -19,12 +19,14 @@ from .flags import Manner, inside, overlaid, read_flags, scalar
 from .generated_files import CONFIG_SUFFIXES, MadeError
 from .own_options import sourced_options
 from .program_table import MODULES, PROGRAMS
+from .written_sources import written_in_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...formats.core.format import Project
     from ...source.document import Document
+    from ..launch import Decided
     from ..shell.shell import Word
     from .program_table import Program
     from .wrappers import Unwrapped
@@ -36,7 +38,7 @@ class Begun(NamedTuple):
     `foreign` where a script that no table names takes options of its own beside the format's. `unread` is the config
     file that it is given besides its flags, and that is not here. `declared` are the options that the script's source
     declares, `files` the sources in which arguments stand, and `loads` says whether they say how the model is loaded.
-    `ignores`: the program passes over options that it does not know.
+    `ignores`: the program passes over options that it does not know. `decided` are Job fields that its source decides.
     """
 
     format: str
@@ -49,6 +51,7 @@ class Begun(NamedTuple):
     files: dict[str, Document] = {}  # noqa: RUF012  (never changed)
     loads: bool = False
     ignores: bool = False
+    decided: Mapping[str, Decided] = {}
 
 
 _CONFIG_FLAGS = ("config", "config_file", "cfg", "config_path", "c", "yaml", "Y")
@@ -345,9 +348,11 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
     arguments = read_flags(program.words, file, Manner(underscored=True)).document
     sourced = sourced_options(program, file, project)
     if sourced is None:
-        return Begun("hf_trainer", arguments, unread=unread) if _is_trainer(arguments) else None
+        begun = Begun("hf_trainer", arguments, unread=unread) if _is_trainer(arguments) else None
+        return begun or _in_source(program, file, project)
     if not _is_trainer(arguments) and not (sourced.trains and _is_trainer(sourced.config)):
-        return None
+        begun = _in_source(program, file, project)
+        return None if begun is None or begun.format == "hf_trainer" else begun
     return Begun(
         "hf_trainer", sourced.config, None, sourced.problems, unread=unread, declared=sourced.declared,
         files=sourced.files, loads=sourced.loads,
@@ -357,3 +362,13 @@ def _unknown(program: Unwrapped, file: Document, project: Project) -> Begun | No
 def _is_trainer(arguments: Document) -> bool:
     form = recognise(arguments)
     return form is not None and form.name == "hf_trainer"
+
+
+def _in_source(program: Unwrapped, file: Document, project: Project) -> Begun | None:
+    """A script whose arguments stand in its source."""
+    found = written_in_source(program, file, project)
+    if found is None:
+        return None
+    launch, source, problems = found
+    files = {f"script {source.path}": source}
+    return Begun(launch.format, launch.config, None, problems, files=files, loads=launch.loads, decided=launch.decided)

@@ -81,20 +81,14 @@ def _mini_rows(facts: Facts) -> Any:
     return prompts * facts.job.rl.generations // replicas
 
 
-@fact("rl.grouped_rows", type="whole number")
-def _grouped_rows(facts: Facts) -> Any:
-    """Completions of all GPUs that TRL wants to be whole groups; unknown in releases that do not check it."""
-    job, release = facts.job, facts.job.versions.get(trl.NAME)
-    if not trl.CHECKS_GROUPS.at(release) or not job.micro_batch_size:
+@fact("rl.grouped_batch", type="whole number")
+def _grouped_batch(facts: Facts) -> Any:
+    """Completions that whole groups of GRPO have to fill; unknown for releases that have no such rule."""
+    job, gpus, release = facts.job, facts.get("gpus"), facts.job.versions.get(trl.NAME)
+    if not isinstance(gpus, int) or not job.micro_batch_size or not trl.SAMPLES_GROUPS.at(release):
         return UNKNOWN
-    steps = job.gradient_accumulation_steps if trl.ACCUMULATES_GROUPS.at(release) else 1
-    return job.micro_batch_size * steps * job.world_size if steps else UNKNOWN
-
-
-@fact("rl.grouped_over_steps")
-def _over_steps(facts: Facts) -> Any:
-    """Whether the micro batches of gradient accumulation count among them."""
-    return trl.ACCUMULATES_GROUPS.at(facts.job.versions.get(trl.NAME))
+    steps = job.gradient_accumulation_steps if trl.GROUPS_FILL_STEPS.at(release) else 1
+    return job.micro_batch_size * steps * gpus
 
 
 @fact("rl.group_key")

@@ -45,6 +45,7 @@ ITEM_VALUES = {
     "slip": "`yes` if the key is a likely typo of a known key, else `no`",
     "spelling": "the new name of the key, if it stays at the same place",
     "instead": "what to write instead of a removed key",
+    "remedy": "what to do about a removed argument of a call, in full",
     "treatment": "how the tool treats it: `ignored`, `refused`, `accepted`, or `misspelt` unless a plugin defines it",
     "since": "the first release that takes the key, of one that is newer than the stated release",
     "until": "the first release without the key, of one that is gone",

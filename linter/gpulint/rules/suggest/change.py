@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...formats.core.key_changes import UntakenKeyError
+from ...formats.core.registry import FORMAT_NAMES
 from ...job.origin import Origin
 from ..facts.facts import DEEPSPEED
 
@@ -83,6 +84,8 @@ def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) ->
             written[name] = config[key]
         else:
             renamed[name] = rename[key]
+    if [document for document, _, _ in changes.values()] == [facts.reading.config] and _is_python(facts):
+        return _change_arguments(facts, config, rename)
     edits: list[Edit] = []
     try:
         for document, keys, renamed in changes.values():
@@ -95,6 +98,29 @@ def change_keys(facts: Facts, config: dict[str, Any], rename: dict[str, str]) ->
         return None
     plain = {key.removeprefix(DEEPSPEED): value for key, value in config.items()}
     return Changed(_keys_text(plain, rename), tuple(edits), facts.of(after))
+
+
+def _is_python(facts: Facts) -> bool:
+    return facts.reading.config.syntax == "python"
+
+
+def _change_arguments(facts: Facts, config: dict[str, Any], rename: dict[str, str]) -> Changed | None:
+    """Arguments of calls in a Python file, which are told and not written."""
+    from ...source.document import SourceError
+    from ...source.edit.argument_change import changed
+
+    reading = facts.reading
+    if reading.format not in FORMAT_NAMES:
+        return None
+    document = changed(reading.config, config, rename)
+    try:
+        after = _started_alike(reading, format_of(reading).read(document, facts.project))
+    except SourceError:
+        return None
+    parts = [f"{key}={value!r}" for key, value in config.items() if value is not None]
+    parts += [f"leave out {key}" for key, value in config.items() if value is None]
+    parts += [f"{new}=... in the place of {key}" for key, new in rename.items()]
+    return Changed(", ".join(parts), (), facts.of(after))
 
 
 def _holder(facts: Facts, key: str) -> tuple[Document, str]:

@@ -128,7 +128,9 @@ def fewer_gpus(facts: Facts, gpu: Gpu) -> Enough | None:
 def _ways(facts: Facts) -> Iterator[tuple[int, dict[str, Any], str]]:
     job = facts.job
     for count in GPU_COUNTS:
-        if job.kind == "inference":
+        if facts.reading.format == "hf_inference":
+            yield count, {"parallelism.device_map": "auto"}, ' with device_map="auto"'
+        elif job.kind == "inference":
             if facts.model is not None and facts.model.shape.heads % count == 0:
                 yield count, {"parallelism.tensor": count}, f" with tensor parallel size {count}"
         elif facts.get("sharded.weights") or job.weights.quantization is not None:

@@ -1,4 +1,4 @@
-"""Shell scripts as documents: their text and comments. What they start is read by `launchers/`."""
+"""Shell scripts and Python files as documents: their text and comments. What they start is read by `launchers/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .places import lines
 _COMMENT = re.compile(r"(?:^|[ \t])#(.*)$")
 
 
-def read_shell(text: str, path: str) -> Document:
+def read_script(text: str, path: str, syntax: str) -> Document:
     """A script; its tree is an empty mapping.
 
     A `#` within quotes may be taken for a comment, which only comments that speak to gpulint would notice.
@@ -22,4 +22,4 @@ def read_shell(text: str, path: str) -> Document:
         if "#" in line and (match := _COMMENT.search(line))
     ]
     root = Node("mapping", [], Span(1, 1, 1, 1, 0, 0))
-    return Document(path, "shell", text, [root], comments, [])
+    return Document(path, syntax, text, [root], comments, [])
