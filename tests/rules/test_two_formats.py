@@ -17,7 +17,7 @@ from gpulint.source.read import parse
 
 REVIEWED = json.loads(Path(__file__).with_name("one_format.json").read_text(encoding="utf-8"))["rules"]
 REASONS = {"file", "scheduler"}
-SYNTAX = {".json": "json", ".toml": "toml", ".sh": "shell"}
+SYNTAX = {".json": "json", ".toml": "toml", ".sh": "shell", ".py": "python"}
 FILES = {file.id: file for file in rule_files()}
 
 

@@ -14,7 +14,23 @@ if TYPE_CHECKING:
     from ..formats.core.format import Problem, Project
     from ..source.document import Document
     from ..source.node import Entry, Span
-    from .containers.ports import Asked
+
+
+class Asked(NamedTuple):
+    """Ports on which one party expects the server, which is satisfied by one of them.
+
+    who    for people: "readinessProbe", "Service chat"
+    probe  whether it is a probe, that stops or hides the container when nothing answers
+    surely whether nothing but the server can listen there
+    """
+
+    ports: tuple[int, ...]
+    who: str
+    key: str
+    path: str
+    span: Span
+    probe: bool = False
+    surely: bool = False
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from ..core.key_changes import ZERO
 from ..core.keys import key_problems, load
 from ..core.model_facts import find_model
 from ..core.references import plain_document
-from ..core.releases import released
 from ..core.world_size import Stated, set_hardware
 from ..deepspeed.config import apply
 from ..hf_trainer.peft_arguments import ADAPTER, METHOD, WEIGHTS, set_quantization
+from ..hf_trainer.released_profile import released
 from ..hf_trainer.sharding import auto_values
 from ..hf_trainer.trainer_profiles import flavour
 from ..hf_trainer.trainer_reader import TrainerReader, run_of, trainer_rows

@@ -22,7 +22,7 @@ from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, onl
 from ..core.format import Format, NoJobError, Problem, Reading
 from ..core.key_changes import as_written
 from ..core.keys import key_problems, load
-from ..core.releases import last_with, released
+from ..core.releases import last_with
 from ..core.sections import Also
 from ..core.typos import slip
 from .changes import SAYS, peft, zero
@@ -30,6 +30,7 @@ from .frozen_parts import set_trainable
 from .loading import set_device_map, set_packing
 from .peft_arguments import ADAPTER, METHOD, WEIGHTS
 from .placeholder_keys import settle
+from .released_profile import released
 from .sharding import set_sharding
 from .trainer_profiles import LIBRARY, OBJECTIVE, Flavour, flavour_of, program_of
 from .training_arguments import (

@@ -12,10 +12,10 @@ from ..core.bindings.kinds import POSITIVE, TEXT
 from ..core.bindings.reader import Reader
 from ..core.bindings.rows import NEVER, Default, Derived, Fixed, Key, Table, only
 from ..core.format import Format, Reading
-from ..core.releases import released
 from ..core.world_size import set_hardware
 from .loading import set_device_map, set_packing
 from .peft_arguments import WEIGHTS
+from .released_profile import released
 from .trainer_profiles import flavour
 from .training_arguments import ATTENTION, MODEL
 

@@ -45,6 +45,10 @@ def _open_release(reader: Reader) -> None:
     """A Python file states no release of Transformers, and whoever runs it may have either."""
     path = "versions.transformers"
     origin = reader.job.origins.get(path)
-    if origin is not None and transformers.NAME not in reader.project.versions and path not in reader.job.unstated:
+    if (
+        origin is not None
+        and reader.project.versions.get(transformers.NAME) is None
+        and path not in reader.job.unstated
+    ):
         reader.job.origins[path] = origin._replace(values=RELEASES)
         reader.job.unstated.append(path)

@@ -12,7 +12,7 @@ from ..commands.jobs import jobs_of_commands
 from ..commands.skip_reasons import NOTHING
 from ..containers.docker import CONTAINER_SHARED_MEMORY
 from ..containers.mounts import of_compose
-from ..containers.ports import Asked, forwarded
+from ..containers.ports import forwarded
 from ..kubernetes.container import (
     Container,
     foreign,
@@ -22,7 +22,7 @@ from ..kubernetes.container import (
     split_command,
 )
 from ..kubernetes.pod_settings import SHARED
-from ..launch import Launch, Launcher, Resources, Started
+from ..launch import Asked, Launch, Launcher, Resources, Started
 from ..quantities import size
 from ..shell.shell import Command, Word
 from ..values import count, mappings, scalar, value_at

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from ...repository.images import versions
 from ..commands.flags import inside, overlaid
-from ..kubernetes.manifest import flags_in, renamed, scalar_at, stated
+from ..kubernetes.container import flags_in
+from ..kubernetes.manifest import renamed, scalar_at, stated
 from ..launch import Launch, Launcher, Resources, Started
 from ..values import text, value_at
 from .vllm_recipe_hardware import extra_arguments, kind_of, strategy, tensor_parallel

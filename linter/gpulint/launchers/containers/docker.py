@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ...job.origin import Origin
+from ..launch import Asked
 from ..quantities import size
 from .mounts import bound, bound_long
-from .ports import Asked, forwarded
+from .ports import forwarded
 
 if TYPE_CHECKING:
     from ...source.document import Document

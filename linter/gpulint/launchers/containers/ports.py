@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.format import Problem
@@ -13,25 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ...formats.core.format import Reading
-    from ...source.node import Span
     from ..launch import Launch
-
-
-class Asked(NamedTuple):
-    """Ports on which one party expects the server, which is satisfied by one of them.
-
-    who    for people: "readinessProbe", "Service chat"
-    probe  whether it is a probe, that stops or hides the container when nothing answers
-    surely whether nothing but the server can listen there
-    """
-
-    ports: tuple[int, ...]
-    who: str
-    key: str
-    path: str
-    span: Span
-    probe: bool = False
-    surely: bool = False
 
 
 _OPTIONS = {"lmdeploy": "server-port", "huggingfaceserver": "http_port"}

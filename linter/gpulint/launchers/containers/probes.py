@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
+from ..launch import Asked
 from ..values import mappings, scalar, value_at
-from .ports import Asked, numbered
+from .ports import numbered
 
 if TYPE_CHECKING:
     from ...source.document import Document

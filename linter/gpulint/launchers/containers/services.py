@@ -7,12 +7,13 @@ spec says `enableServiceLinks: false`; variables of the container win (kubernete
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...formats.core.format import Problem
 from ...source.document import SourceError
+from ..launch import Asked
 from ..values import mappings, scalar, value_at
-from .ports import Asked, numbered
+from .ports import numbered
 from .probes import named_ports
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ...formats.core.format import Project
     from ...source.document import Document
     from ...source.node import Node
-    from ..kubernetes.manifests import Object
     from ..launch import Launch, Started
 
 _READ = {
@@ -35,8 +35,21 @@ Sources: vLLM 0.33 `envs.py` get_vllm_port; SGLang 0.5.23 `srt/utils/network.py`
 of text-generation-inference 3.3.7, whose options are read from variables of their names."""
 
 
+class Manifest(Protocol):
+    """One object of Kubernetes."""
+
+    @property
+    def kind(self) -> str: ...  # noqa: D102
+    @property
+    def group(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def root(self) -> Node: ...  # noqa: D102
+
+
 def tell_services(
-    item: Object, objects: Sequence[Object], started: Started, file: Document, project: Project
+    item: Manifest, objects: Sequence[Manifest], started: Started, file: Document, project: Project
 ) -> Started:
     """The jobs of an object with the ports that Services ask of its pods, and the problems of their variables.
 
@@ -79,7 +92,7 @@ def _templates(root: Node) -> Iterator[tuple[Node, Node]]:
 MAX_DEPTH = 12
 
 
-def _asked(service: Object, pods: list[tuple[Node, Node]], file: Document) -> Asked | None:
+def _asked(service: Manifest, pods: list[tuple[Node, Node]], file: Document) -> Asked | None:
     """The ports that a Service forwards to; None where it selects other pods, or one of them is not the server's."""
     selector = value_at(service.root, "spec.selector")
     if selector is None or not selector.is_mapping or not selector.entries():
@@ -100,7 +113,7 @@ def _asked(service: Object, pods: list[tuple[Node, Node]], file: Document) -> As
     return Asked(found, f"Service {service.name}".strip(), key, file.path, targets[0].span)
 
 
-def _variables(service: Object, item: Object, launches: Sequence[Launch]) -> Iterator[Problem]:
+def _variables(service: Manifest, item: Manifest, launches: Sequence[Launch]) -> Iterator[Problem]:
     """The variable of a Service that one of the engines reads, where no container sets it itself."""
     spec, name = service.root.get("spec"), service.root.find("metadata.name")
     if spec is None or name is None or scalar(spec, "clusterIP") == "None" or not mappings(spec.get("ports")):

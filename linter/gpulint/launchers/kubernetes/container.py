@@ -10,6 +10,7 @@ from ...job.origin import Origin
 from ...repository.images import versions
 from ..commands.images import program_of, upstream, why_alone
 from ..commands.jobs import jobs_of_commands
+from ..commands.programs import flags_of
 from ..launch import Started
 from ..shell.script import of_scalar
 from ..shell.shell import Command, Word, commands
@@ -138,3 +139,10 @@ def written(file: Document, node: Node, variables: Mapping[str, Word]) -> Word:
         at[match.start() : match.end()] = value.at
         known = known and value.known
     return Word(text, tuple(at), known)
+
+
+def flags_in(document: Document, node: Node | None, format_: str) -> Document:
+    """The flags of a program that a list of words holds, or one string."""
+    items = node.items() if node is not None and node.is_sequence else [node] if node is not None else []
+    words = [written(document, item, {}) for item in items if item.is_scalar and item.value is not None]
+    return flags_of(format_, words, document)

@@ -10,20 +10,11 @@ from ...hardware.catalogue import UnknownGpu
 from ...hardware.catalogue import parse as parse_gpu
 from ...source.document import Document
 from ...source.node import Entry, Node
-from ..commands.programs import flags_of
-from .container import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..launch import Resources
-
-
-def flags_in(document: Document, node: Node | None, format_: str) -> Document:
-    """The flags of a program that a list of words holds, or one string."""
-    items = node.items() if node is not None and node.is_sequence else [node] if node is not None else []
-    words = [written(document, item, {}) for item in items if item.is_scalar and item.value is not None]
-    return flags_of(format_, words, document)
 
 
 def renamed(document: Document, key: str, entry: Entry) -> Entry:

@@ -16,7 +16,8 @@ from ..containers.docker import CONTAINER_SHARED_MEMORY
 from ..launch import Launch, Launcher, Resources, Started
 from ..quantities import quantity
 from ..values import mappings, scalar, text, value_at
-from .manifest import dashed, flags_in, renamed
+from .container import flags_in
+from .manifest import dashed, renamed
 from .pod import labels_of, read_labels
 from .pod_settings import SHARED
 

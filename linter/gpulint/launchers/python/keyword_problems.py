@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...formats.core.format import Problem
-from ...upstream.behaviour import is_release, older
+from ...upstream.behaviour import Span, is_release
 from ...upstream.key_releases.table import releases
 from .call_table import GONE
 
@@ -69,6 +69,6 @@ def _release(project: Project, package: str, since: str) -> tuple[str, bool]:
         return releases(package)[-1], False
     pinned = pin is not None and pin.release == stated
     may_be = (stated, *pin.others) if pin is not None and pinned else (stated,)
-    if any(older(release or "", since) for release in may_be):
+    if any(Span(until=since).at(release or "") for release in may_be):
         return "", False
     return stated, not pinned or (pin is not None and pin.exact)
