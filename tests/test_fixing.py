@@ -257,7 +257,9 @@ def test_zero_is_changed_in_the_file_that_the_trainer_names(project):
         .replace("{config: {micro_batch_size: 16, lora_r: 8}", "{set: {parallelism.zero.stage: 3, micro_batch_size: 2}")
     )
     check("trainer.yaml", "--fix", "--select", "TEAM004")
-    assert texts(project)["ds.json"] == DEEPSPEED.replace('"stage": 2', '"stage": 3')
+    saves = ', "stage3_gather_16bit_weights_on_model_save": true}'  # else nothing would be saved under stage 3
+    three = DEEPSPEED.replace('"stage": 2', '"stage": 3')
+    assert texts(project)["ds.json"] == three.replace("500000000}", f"500000000{saves}")
     assert texts(project)["trainer.yaml"] == TRAINER.replace("size: 8", "size: 2")
 
 

@@ -452,7 +452,7 @@ def test_prime_rl_once_made_a_gradient_of_a_frozen_head(llama_8b):
 def test_a_head_whose_rows_are_brought_to_one_length(autocast, width):
     """Baichuan 2's: the quotient, float32 under autocast beside its 16-bit copy; Baichuan 1 has none."""
     own = resolve("baichuan-inc/Baichuan2-7B-Chat")
-    plain = own._replace(id="ours/same-shape")
+    plain = own._replace(id="ours/same-shape", repository="ours/same-shape")
     job = Job(micro_batch_size=1, sequence_length=64, weights=Weights("bfloat16"), precision=Precision(autocast))
     job.method, job.adapter = "lora", Adapter(targets=["W_pack"])
     peaks = [

@@ -58,6 +58,9 @@ ROUNDED = {
 WORDS_OF = {"method": ("full", "lora"), "objective": ("grpo", "ppo"), "activation_checkpointing": ("none", "full")}
 """Values of fields that are written as something else."""
 
+WITHOUT_SCHEMA = {"hf_inference"}
+"""Tables of what Python files say, where Python itself takes any keyword."""
+
 NOT_IN_SCHEMA = {
     "vllm": {"model_tag"},
     "openrlhf": {"flash_attn"},
@@ -137,7 +140,7 @@ def nested(steps, value):
     return {steps[0]: nested(steps[1:], value)} if steps else value
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", sorted(set(TABLES) - WITHOUT_SCHEMA))
 def test_keys_of_rows_are_keys_of_the_schema(name):
     named = {key for row in TABLES[name].key_rows() for key in row.names}
     assert {key for key in named - NOT_IN_SCHEMA.get(name, set()) if not is_key(load(name), key)} == set()

@@ -95,7 +95,14 @@ def test_a_pod_without_a_job_says_why(launched, container, reason):
 
 
 @pytest.mark.parametrize(
-    ("tag", "refused_by"), [("v0.8.5", None), ("v0.18.0", None), ("v0.25.1", "vllm 0.25.1"), ("latest", "vllm 0.33.0")]
+    ("tag", "refused_by"),
+    [
+        ("v0.8.5", None),
+        ("v0.17.1", None),
+        ("v0.18.0", "vllm 0.18.0"),
+        ("v0.25.1", "vllm 0.25.1"),
+        ("latest", "vllm from 0.18.0 on"),
+    ],
 )
 def test_the_image_decides_which_options_are_known(launched, tag, refused_by):
     text = SERVER.replace("v0.9.1", tag).replace(

@@ -99,19 +99,26 @@ def test_files_are_as_the_generators_write_them():
         assert text == (written if output.is_schema else table)(json.loads(text)), output.path
 
 
+NAMES = {"replaced": {"old": "new"}, "hints": {"older": "say new"}}
+
+
+def dropped(key):
+    return f"tool {len(key)}.0"
+
+
 def test_a_dropped_key_stays_as_a_removed_one():
     before = {
         "x-upstream": "tool 1",
         "properties": {"old": {"type": "string"}, "older": {"x-removed": "gone"}, "kept": {}},
     }
     made = whole("tool", {"kept": {}, "new": {}}, "refused")
-    assert add_former(made, before, {"replaced": {"old": "new"}, "hints": {"older": "say new"}}) == 2
+    assert add_former(made, before, NAMES, dropped) == 2
     assert made["properties"]["old"] == {
-        "deprecated": True, "x-removed": "last known to tool 1", "x-replacement": "new",
+        "deprecated": True, "x-removed": "taken before tool 3.0", "x-replacement": "new",
     }  # fmt: skip
-    assert made["properties"]["older"]["x-removed"] == "gone; say new"
+    assert made["properties"]["older"]["x-removed"] == "taken before tool 5.0; say new"
     again = whole("tool", {"kept": {}, "new": {}}, "refused")
-    add_former(again, {**made, "x-upstream": "tool 2"}, {"replaced": {"old": "new"}, "hints": {"older": "say new"}})
+    add_former(again, {**made, "x-upstream": "tool 2"}, NAMES, dropped)
     assert again == made
 
 

@@ -32,7 +32,8 @@ def own_code(config: dict[str, Any], name: str) -> dict[str, Any] | None:
     """The entry of a model whose repository has its code: by the config, or by the name of a known model."""
     rule = remote_rule(config, config.get("model_type"))
     if rule is None:
-        named = (rule for rule in aliases()["remote"] if re.fullmatch(rule.get("repositories", ""), name.lower()))
+        rules = (rule for rule in aliases()["remote"] if rule.get("repositories"))
+        named = (rule for rule in rules if re.fullmatch(rule["repositories"], name.lower()))
         rule = next(named, None)
     return rule
 
