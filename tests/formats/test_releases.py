@@ -1,9 +1,8 @@
-from contextlib import suppress
-
 """What is said of keys belongs to the release that is stated or pinned, on both sides of every boundary."""
 
 import json
 import random
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
