@@ -19,11 +19,10 @@ from ..core.bindings.spelling import CLASSES, FABRIC, optimizer
 from ..core.coercion import as_integer
 from ..core.format import Format, NoJobError, Reading
 from ..core.keys import default, key_problems
-from ..core.model_facts import find_model
 from ..core.world_size import Stated, set_hardware
 from .litgpt_generate import GENERATES, command_of
 from .litgpt_generate import TABLE as GENERATION
-from .litgpt_model import changed, hub_id, lora_targets, quantization_of
+from .litgpt_model import lora_targets, quantization_of, set_checkpoint
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -90,15 +89,7 @@ def _has_lora(job: Job) -> bool:
 
 
 def _set_model(reader: Reader) -> None:
-    names = ("model_name", "checkpoint_dir") if _pretrains(reader.job) else ("checkpoint_dir",)
-    given = reader.given(WHOLE_TEXT, *names)
-    if given is None:
-        reader.assumed("model", None, "no key names the checkpoint")
-        return
-    reference = hub_id(given.value)
-    model = find_model(reference, reader.document.path, reader.project.root)
-    note = f"{reference} as LitGPT builds it: the head is not tied"
-    reader.set("model", given, changed(model.config, reference) if model else reference, note if model else "")
+    set_checkpoint(reader, *(("model_name", "checkpoint_dir") if _pretrains(reader.job) else ("checkpoint_dir",)))
 
 
 def _targets(reader: Reader) -> Derived:

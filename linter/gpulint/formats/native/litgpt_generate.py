@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from ..core.bindings.kinds import FLAG, POSITIVE, TEXT, WHOLE_TEXT, Unsaid
 from ..core.bindings.rows import Assumed, Default, Derived, Fixed, Key, Table, Written
 from ..core.bindings.spelling import FABRIC
-from ..core.model_facts import find_model
 from ..core.world_size import Stated, set_hardware
-from .litgpt_model import changed, hub_id, quantization_of
+from .litgpt_model import quantization_of, set_checkpoint
 
 if TYPE_CHECKING:
     from ...job.job import Job
@@ -38,17 +37,6 @@ def command_of(reader: Reader) -> str:
     """The command, such as "generate"."""
     node = reader.document.root.get("command")
     return node.value if node is not None and isinstance(node.value, str) else ""
-
-
-def _set_model(reader: Reader) -> None:
-    given = reader.given(WHOLE_TEXT, "checkpoint_dir")
-    if given is None:
-        reader.assumed("model", None, "no key names the checkpoint")
-        return
-    reference = hub_id(given.value)
-    model = find_model(reference, reader.document.path, reader.project.root)
-    note = f"{reference} as LitGPT builds it: the head is not tied"
-    reader.set("model", given, changed(model.config, reference) if model else reference, note if model else "")
 
 
 def _set_gpus(reader: Reader) -> None:
@@ -81,7 +69,7 @@ TABLE = Table(
         Fixed("objective", Derived("sft", "nothing is trained")),
         Fixed("inference.engine", Derived("transformers", "one token at a time, in torch")),
         Fixed("inference.version", None),
-        _set_model,
+        lambda reader: set_checkpoint(reader, "checkpoint_dir"),
         Key(
             "weights.dtype", "precision", TEXT, Default("bfloat16", "bf16-true on GPUs that have it"),
             {word: said[0] for word, said in FABRIC.items()},

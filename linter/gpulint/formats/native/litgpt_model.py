@@ -13,10 +13,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...job.job import Quantization
+from ..core.bindings.kinds import WHOLE_TEXT
 from ..core.decoder_config import multiple
+from ..core.model_facts import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ..core.bindings.reader import Reader
 
 FUSED = {"gpt_neox": ["query_key_value"], "falcon": ["query_key_value"], "phi3": ["qkv_proj"]}
 """Where the checkpoint fuses q, k and v; LitGPT's LoRA on q and v of a fused projection has as many elements."""
@@ -86,3 +90,15 @@ def lora_targets(names: Iterable[str], kind: str | None) -> list[str]:
     if kind in FUSED and set(names) & {"query", "key", "value"}:
         found += FUSED[kind]
     return found
+
+
+def set_checkpoint(reader: Reader, *names: str) -> None:
+    """`model`: the checkpoint that one of the keys names, with the head as LitGPT builds it."""
+    given = reader.given(WHOLE_TEXT, *names)
+    if given is None:
+        reader.assumed("model", None, "no key names the checkpoint")
+        return
+    reference = hub_id(given.value)
+    model = find_model(reference, reader.document.path, reader.project.root)
+    note = f"{reference} as LitGPT builds it: the head is not tied"
+    reader.set("model", given, changed(model.config, reference) if model else reference, note if model else "")
