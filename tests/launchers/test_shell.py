@@ -61,6 +61,14 @@ def test_what_only_the_running_script_knows_is_marked():
     assert command.words[2].text == "$(date)"
 
 
+def test_a_blank_that_the_reader_is_to_fill_is_a_word_and_no_redirection():
+    (command,) = run("V=<a b>\nx $V --in <the path> --out=<dir>/y --n 3 <from> to <z> <q >r s")
+    assert [word.text for word in command.words] == [
+        *("x", "<a b>", "--in", "<the path>", "--out=<dir>/y", "--n", "3", "<from>", "to", "<z>", "s")
+    ]
+    assert [word.known for word in command.words[2:6]] == [True, False, False, True]
+
+
 def test_variables_of_the_launcher_are_known():
     assert words("a $SLURM_NNODES", SLURM_NNODES="4") == [["a", "4"]]
 

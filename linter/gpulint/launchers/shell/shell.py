@@ -19,7 +19,7 @@ from .options import given, reads_options
 from .script import Script
 from .uncertain_values import Doubts
 from .word_ranges import Stretches
-from .words import END, MAX_FILLED, MAX_NESTING, MAX_WORD, Builder, Word, Words
+from .words import MAX_FILLED, MAX_NESTING, MAX_WORD, Builder, Word, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -240,7 +240,7 @@ class _Reader(Words):
                 self.comment()
             elif self.text.startswith("<<", self.here) and not self.text.startswith("<<<", self.here):
                 self.here_document()
-            elif (redirection := _DESCRIPTOR.match(self.text, self.here)) is not None:
+            elif self.to_fill() == 0 and (redirection := _DESCRIPTOR.match(self.text, self.here)) is not None:
                 self.here = redirection.end()
                 output = self.redirect(redirection[0]) or output
             elif char in "\n;&|()":
@@ -276,7 +276,7 @@ class _Reader(Words):
     def redirect(self, kind: str) -> str:
         while self.here < len(self.text) and self.text[self.here] in _BLANK:
             self.here += 1
-        target = self.fields() if self.here < len(self.text) and self.text[self.here] not in END else []
+        target = self.fields() if self.within_word() else []
         if kind == "<" and target and target[0].known:
             self.reads = target[0].text
         self.appends = self.appends or kind.endswith(">>")
@@ -327,7 +327,7 @@ class _Reader(Words):
             self.arrays[name] = [*self.arrays.get(name, []), *items] if plus else items
             return True
         value = Builder()
-        while self.here < len(self.text) and self.text[self.here] not in END:
+        while self.within_word():
             self.part(value, split=None)
         word = value.word()
         if plus and name in self.variables:

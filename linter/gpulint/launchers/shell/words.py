@@ -24,6 +24,9 @@ MAX_NESTING = 20
 END = " \t\r\n;&|()<>"
 """Characters that end an unquoted word."""
 
+_TO_FILL = re.compile(r"<[A-Za-z](?:[^<>\n;&|()\"'`$\\]*[A-Za-z0-9._/\]-])?>(?=[\s/:,.\"']|$)")
+"""`<path to the data>`, which is to be replaced; a redirection has a blank behind its `<` or before the next `>`."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[1-9@*]")
 
 _FIELD = re.compile(
@@ -117,13 +120,22 @@ class Words:
         done: list[Word] = []
         builder = Builder()
         start = self.here
-        while self.here < len(self.text) and self.text[self.here] not in END:
+        while self.within_word():
             builder = self.part(builder, split=done)
         if self.here == start:
             self.here += 1
         if builder.started:
             done.append(builder.word())
         return done
+
+    def within_word(self) -> bool:
+        """Whether what comes next belongs to an unquoted word."""
+        return self.here < len(self.text) and (self.text[self.here] not in END or self.to_fill() > 0)
+
+    def to_fill(self) -> int:
+        """Characters of the blank to fill in that comes next; 0 for none."""
+        match = _TO_FILL.match(self.text, self.here) if self.text.startswith("<", self.here) else None
+        return len(match[0]) if match is not None else 0
 
     def part(self, builder: Builder, split: list[Word] | None) -> Builder:
         """The next quoted, escaped, variable or plain piece of a word."""
@@ -145,6 +157,10 @@ class Words:
             builder = self.double_quoted(builder, split)
         elif char in "$`":
             return self.variable(builder, split, quoted=False)
+        elif (size := self.to_fill()) > 0:
+            self.take(builder, self.here, self.here + size)
+            builder.known = False
+            self.here += size
         else:
             end = self.here + 1
             while end < len(self.text) and self.text[end] not in END and self.text[end] not in "\\'\"$`":
@@ -207,7 +223,7 @@ class Words:
             if not value.text and not quoted:
                 builder.known = builder.known and value.known
                 continue
-            whole = not value.known and not _PLAIN.fullmatch(value.text)
+            whole = not value.known and (_TO_FILL.fullmatch(value.text) or not _PLAIN.fullmatch(value.text))
             if quoted or split is None or whole or not re.search(r"\s", value.text):
                 builder.known = builder.known and value.known
                 alone = not builder.text
