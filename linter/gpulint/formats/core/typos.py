@@ -83,7 +83,8 @@ def nearest_word(text: str, known: Sequence[str]) -> str:
         return ""
     digits = _digits(text)
     allowed = 1 if len(text) < SHORT_WORD else 2
-    found = [(slips(text.lower(), word.lower()), word) for word in known if _digits(word) == digits]
+    near = [word for word in known if abs(len(word) - len(text)) <= allowed and _digits(word) == digits]
+    found = [(slips(text.lower(), word.lower()), word) for word in near]
     close = [(count, word) for count, word in found if count <= allowed and count < len(word) - 1]
     return min(close)[1] if close else ""
 

@@ -7,6 +7,7 @@ Each is a `Problem` of the file: `joined-words`, `cut-command`, `unexported-vari
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...formats.core.format import Problem
@@ -108,11 +109,17 @@ def misspelt(command: Command, file: Document) -> Iterator[Problem]:
     A name that the file fills in somewhere is one of its own.
     """
     for name, word in command.variables.items():
-        meant = nearest_word(name, _VARIABLES) if name not in _VARIABLES and _written(word) else ""
+        meant = _meant(name) if _written(word) else ""
         start = file.text.rfind(name, 0, word.at[0]) if meant and word.text else -1
         if start >= 0 and re.search(rf"\$\{{?{name}\b", file.text) is None:
             span = place(places_of(file.text), tuple(range(start, start + len(name))))
             yield Problem("misspelt-variable", name, span, {"suggestion": meant}, file.path)
+
+
+@lru_cache(maxsize=4096)
+def _meant(name: str) -> str:
+    """The variable meant by `name`, "" for one that is known; each command of a script asks for all before it."""
+    return nearest_word(name, _VARIABLES) if name not in _VARIABLES else ""
 
 
 def _used(name: str, file: Document) -> bool:
