@@ -1,15 +1,15 @@
 #!/bin/bash
-#SBATCH -p { partition }
-#SBATCH -A { account }
-#SBATCH -J { jobname }
+#SBATCH -p batch
+#SBATCH -A default
+#SBATCH -J ppo
 #SBATCH -N 2                       # 64x8x4
-#SBATCH -t {LIMIT_TIME}            # wall time
+#SBATCH -t 24:00:00            # wall time
 #SBATCH --ntasks-per-node=1        # tasks per node
 #SBATCH --exclusive                # exclusive node access
 #SBATCH --mem=0                    # all mem avail
 #SBATCH --mail-type=FAIL           # only send email on failure
 #SBATCH --overcommit               # needed for pytorch
-OPENRLHF_PATH=<OPENRLHF_ROOT_PATH>
+OPENRLHF_PATH=/home/user/OpenRLHF
 MOUNT="$OPENRLHF_PATH:/openrlhf,$HOME/.cache:/root/.cache"
 IMAGE_NAME="nvcr.io/nvidia/pytorch:24.07-py3"
 RAY_VERSION=2.12.0
