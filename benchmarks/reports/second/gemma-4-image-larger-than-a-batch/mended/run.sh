@@ -1,0 +1,4 @@
+vllm serve google/gemma-4-26B-A4B-it \
+  --max-model-len 32768 \
+  --gpu-memory-utilization 0.90 \
+  --max-num-batched-tokens 4096
