@@ -124,7 +124,7 @@ def of_release(problems: Iterable[Problem], versions: Mapping[str, str], pins: M
     for item in problems:
         if item.kind == "wrong-type" and _of_another_release(item, versions):
             continue
-        own = item.kind in ("wrong-value", "deprecated-key") and "stated" not in item.values
+        own = item.kind in ("wrong-value", "deprecated-key") and item.values.get("stated") != "yes"
         said = {"stated": _stated(item, versions, pins)} if own else {}
         kept.append(item._replace(values={**item.values, **said}))
     return kept

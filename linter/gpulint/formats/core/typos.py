@@ -138,6 +138,7 @@ def old_key(entry: Entry, dotted: str, part: Mapping[str, Any], upstream: str, p
         "treatment": "refused" if "x-removed" in part else "ignored" if "x-dropped" in part else "accepted",
         "reason": part.get("x-removed", "") or part.get("x-dropped", ""),
         "upstream": upstream,
+        "stated": "no",
     }
     return Problem("deprecated-key", dotted, entry.key.span, values, entry.key.path or path)
 

@@ -74,7 +74,7 @@ def former_value(schema: str, dotted: str, node: Node) -> dict[str, str] | None:
     """What is to stand for a word that a tool took once and stops at now, and the last release that took it."""
     for row in _table()["former"].get(schema, {}).get(dotted, ()):
         if isinstance(node.value, str) and node.value.startswith(row["starts"]):
-            empty = {"replacement": "", "spelling": "", "treatment": "refused"}
+            empty = {"replacement": "", "spelling": "", "treatment": "refused", "stated": "no"}
             return {**empty, "instead": row["instead"], "reason": f"last known to {row['last']}"}
     return None
 
