@@ -70,6 +70,13 @@ def test_a_boundary_that_was_read_by_hand(schema, key, package, last, first, way
     assert (earlier, later) == ((False, True) if way == "comes" else (True, False))
 
 
+def test_what_an_older_trainer_took_is_not_missing_where_only_the_program_is_stated():
+    key = "overwrite_output_dir"  # transformers dropped it in 5.0; LLaMA-Factory has had its own since
+    assert standing("llamafactory", key, {"llamafactory": "0.7.1"}) is None
+    found = standing("llamafactory", key, {"llamafactory": "0.7.1", "transformers": "5.0.0"})
+    assert found is not None and not found.taken
+
+
 def drawn():
     """Some rows of every table, those that come and go."""
     rows = []

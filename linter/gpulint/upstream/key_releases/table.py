@@ -94,7 +94,8 @@ def standing(schema: str, key: str, versions: Mapping[str, str], value: object =
         return taking
     stated = next((one for one in found if one.release), None)
     others = {package for package, _ in SOURCES[schema]} & versions.keys()
-    if stated is None and any(_behind(package, versions[package]) for package in others):
+    unstated = stated is None or any(not one.release for one in found)
+    if unstated and any(_behind(package, versions[package]) for package in others):
         return None
     return stated or found[0]
 
