@@ -8,7 +8,7 @@ from ..source.document import FileError
 from ..upstream.behaviour import runs_within
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..settings.severity import Severity
     from .expression import Tree
@@ -119,8 +119,8 @@ class Rule(NamedTuple):
         """Whether the rule speaks about files of that kind and format."""
         return (not self.kinds or kind in self.kinds) and (not self.formats or format_ in self.formats)
 
-    def variants(self, format_: str, versions: Mapping[str, str]) -> tuple[Rule, ...]:
-        """The rule once for each of its cases that speaks about that format and release; itself where it has none."""
+    def variants(self, format_: str, releases: Iterable[Mapping[str, str]]) -> tuple[Rule, ...]:
+        """The rule once for each case that speaks about that format and all the releases; itself where it has none."""
         if not self.cases:
             return (self,)
         return tuple(
@@ -132,7 +132,7 @@ class Rule(NamedTuple):
                 cases=(),
             )
             for case in self.cases
-            if case.speaks(format_, versions)
+            if all(case.speaks(format_, versions) for versions in releases)
         )
 
 
