@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpulint import check
 from gpulint.estimator.estimate import NotEstimable
 from gpulint.launchers.reading import open_jobs, recognise_file
 from gpulint.run.estimated import estimated
@@ -61,3 +62,26 @@ def test_an_unknown_length_leaves_the_verdict_open(tmp_path):
     stated = estimated(opened(tmp_path, line.format(131072), gpu="l4")).estimate
     unknown = estimated(opened(tmp_path, line.format("$LENGTH"), gpu="l4")).estimate
     assert (stated.verdict, unknown.verdict) == ("exceeds", "tight")
+
+
+FITS_NOT = "vllm serve meta-llama/Llama-3.1-70B-Instruct {} --max-model-len 4096"
+LEFT_OUT = (
+    "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 3 --hidden-size 64 --num-attention-heads 2 --save out {}"
+)
+
+
+@pytest.mark.parametrize("line", [FITS_NOT, LEFT_OUT])
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ("", "error"),
+        ('"$@"', "error"),  # nothing, where the script is started as it stands
+        ("$EXTRA_ARGS", "warning"),
+        ('"${EXTRA[@]}"', "warning"),
+        ("--seed $SEED", "error"),  # the value of an option
+    ],
+)
+def test_an_error_is_no_more_than_a_warning_where_further_arguments_may_mend_it(tmp_path, line, more, severity):
+    (tmp_path / "run.sh").write_text(line.format(more) + "\n")
+    found = check([str(tmp_path / "run.sh")], Settings(root=str(tmp_path), gpu="h100-80gb", gpus=8)).findings
+    assert {item.severity for item in found if item.rule in ("GPU202", "GPU670")} == {severity}

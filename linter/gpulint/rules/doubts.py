@@ -57,6 +57,8 @@ def _judges(hit: Fired, facts: Facts) -> bool:
 
 def _memory(facts: Facts) -> Iterator[str]:
     """What a verdict rests on that does not hold over the whole interval: the facts that move it most."""
+    if facts.reading.further:
+        yield _FURTHER.format(facts.reading.further)
     for key, entry in [*facts.reading.blanks.items()][:MAX_TOLD]:
         yield f"{key} is not known: {entry.value.plain()} is filled in when the job starts"
     estimate = facts.estimate
@@ -74,6 +76,8 @@ def _memory(facts: Facts) -> Iterator[str]:
         yield f"not certain: the job needs {low} to {high}"
 
 
+_FURTHER = "`{}` may add arguments when the job starts"
+
 MAX_TOLD, SMALL = 3, 4
 """Facts that are told, those which move the bytes by a quarter of what the first one does."""
 
@@ -82,6 +86,8 @@ def _others(hit: Fired, facts: Facts) -> Iterator[str]:
     """The open facts for another value of which the rule does not hold."""
     from ..estimator.scenarios import may_be
 
+    if facts.reading.further and any(_left_out(path, facts) for path in hit.reads):
+        yield _FURTHER.format(facts.reading.further)
     states: dict[str, Facts] = facts.shared.setdefault(_States, _States())
     opened = facts.opened
     for path in opened.unstated:
@@ -98,6 +104,14 @@ def _others(hit: Fired, facts: Facts) -> Iterator[str]:
                 fails.append(_told(value))
         if fails:
             yield f"assumes {_assumed(opened, path)}; does not hold for {' or '.join(fails)}"
+
+
+def _left_out(path: str, facts: Facts) -> bool:
+    """Whether a fact is what it is because an option is not given."""
+    if path.startswith("config."):
+        return facts.entry(path) is None
+    origin = facts.job.origins.get(path)
+    return origin is not None and origin.kind in ("default", "assumed")
 
 
 class _States(dict[str, "Facts"]):

@@ -210,6 +210,23 @@ def _put_perhaps(root: Node, word: Word, manner: Manner, places: Places, path: s
             _put(root, name, scalar(word, places, path), places, path, nested=manner.nested)
 
 
+def further(words: Sequence[Word]) -> str:
+    """The word that may add flags of any kind when the command runs, "" for none; it is no value of a flag before it.
+
+    A script's own arguments (`"$@"`) add nothing where it is started as it stands; a variable of the environment is
+    there because somebody sets it.
+    """
+    flags = False
+    for before, word in zip((None, *words), words, strict=False):
+        flag = before is not None and _FLAG.fullmatch(before.text) is not None
+        if _anything(word) and not word.may_be and not re.fullmatch(r"\$\{?[@*]\}?", word.text):
+            named = _ARGUMENTS.fullmatch(word.text) is not None
+            if named or (flags and not flag):
+                return word.text
+        flags = flags or word.text.startswith("--")
+    return ""
+
+
 def _anything(word: Word) -> bool:
     """Whether a word is nothing but what a variable or a command says when the job starts."""
     return not word.known and word.text.startswith(("$", "`"))
