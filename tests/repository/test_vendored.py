@@ -158,3 +158,12 @@ def test_a_config_of_the_tree_does_not_vouch_for_itself(tmp_path):
     own_keys.cache_clear()
     (path.parent / "critic.yaml").write_text(path.read_text())
     assert settled([problem], document, str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "codes"),
+    [({**VERL, "verl/version/version": "0.2.0"}, []), ({"requirements.txt": "verl==0.2.0\n"}, ["GPU002"])],
+)
+def test_a_copy_may_take_a_key_that_its_release_did_not(project, files, codes):
+    project({**files, "examples/run.sh": RUN.format("trainer.rollout_data_dir=out")})
+    assert told() == codes

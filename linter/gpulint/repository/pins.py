@@ -27,6 +27,7 @@ class Pin(NamedTuple):
     exact     whether it is stated
     says      the requirement as people look for it, `transformers<5`
     path      where it stands, with its line; "" for one that an operator brings along
+    copy      whether the repository holds the package's own tree at that release, which its owners may have changed
     """
 
     package: str
@@ -36,6 +37,7 @@ class Pin(NamedTuple):
     says: str
     path: str = ""
     line: int = 0
+    copy: bool = False
 
     @property
     def origin(self) -> Origin:
@@ -65,8 +67,9 @@ def pins_for(path: str, root: str) -> dict[str, Pin]:
         for _, paths in groupby(_declaring(folder), key=kind_of):
             of_folder = {**_together([_pinned(path) for path in paths]), **of_folder}
         if (own := copied(folder)) is not None and own.package not in KERNELS:
+            says = f"{own.package}=={own.release}"
             of_folder[own.package] = Pin(
-                own.package, own.release, (), True, f"{own.package}=={own.release}", shown_path(own.path), own.line
+                own.package, own.release, (), True, says, shown_path(own.path), own.line, copy=True
             )
         found = {**of_folder, **found}
     return {name: pin for name, pin in found.items() if pin is not None}

@@ -64,6 +64,7 @@ def standing_of(schema: str, key: str, part: Mapping[str, Any] | None = None) ->
     """How the release that runs stands to a key of a schema; None where nothing tells, or it may be on either side.
 
     Without a stated release only keys that are gone are asked for: `part` is the property of one that the schema has.
+    A copy of the package's tree in the repository may take keys that its release did not.
     """
     former = _TAKEN_BEFORE.match(part.get("x-removed", "")) if part is not None else None
     if part is not None and former is None and not stated_of(schema, _versions):
@@ -72,6 +73,9 @@ def standing_of(schema: str, key: str, part: Mapping[str, Any] | None = None) ->
         package = package_of(former[1]) or former[1]
         return _of_all(package, lambda versions: of_bounds(package, former[2], versions))
     found = standing(schema, key, _versions)
+    pin = _pins.get(found.package) if found is not None else None
+    if found is not None and not found.taken and pin is not None and pin.copy and pin.release == found.release:
+        return None
     if found is None or found.taken or not found.release:
         return None if found is not None and part is not None and former is None else found
     return _of_all(found.package, lambda versions: standing(schema, key, versions))
