@@ -12,6 +12,8 @@ import yaml
 from gpulint import check
 from gpulint.settings.settings import Settings
 
+from .changed_files import said
+
 if TYPE_CHECKING:
     from gpulint.finding import Finding
 
@@ -77,6 +79,9 @@ def scored(name: str) -> Score:
 
 
 def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outcome:
+    base = table["bases"][case["base"]]
+    if "lines" in base:
+        return _of_file(folder, base, case)
     twin = {**table["bases"][case["base"]], **case["also"]}
     wrong = {key: value for key, value in {**twin, **case["set"]}.items() if key not in case["drop"]}
     findings, lines = _checked(folder / "wrong", table, case, wrong)
@@ -96,6 +101,20 @@ def _outcome(folder: Path, table: dict[str, Any], case: dict[str, Any]) -> Outco
     if said:
         text += f" twin of {case['validator']} ({mistake}) accused: {said[0].rule} {said[0].message[:90]}"
     return Outcome(found, elsewhere, bool(said), text)
+
+
+def _of_file(folder: Path, base: dict[str, Any], case: dict[str, Any]) -> Outcome:
+    """A case that is a file with one place changed."""
+    result = said(folder, base, case)
+    rules = ", ".join(sorted({item.rule for item in result.elsewhere}))
+    mistake = "; ".join(new.strip() or f"without {old.strip()}" for old, new in case["replace"])
+    text = "" if result.found else f"missed {case['base']}: {mistake[:110]!r} | {case['answer'][:90]}"
+    if not result.found and rules:
+        text += f" (elsewhere: {rules})"
+    if result.of_twin:
+        first = result.of_twin[0]
+        text += f" twin of {case['base']} ({mistake[:90]!r}) accused: {first.rule} {first.message[:120]}"
+    return Outcome(result.found, bool(result.elsewhere), bool(result.of_twin), text)
 
 
 def _checked(

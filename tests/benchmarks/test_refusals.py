@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.refusals import score
+from benchmarks.refusals import changed_files, score
 
 SHARE = 9
 """Every so many cases: `python -m benchmarks.refusals` runs all."""
@@ -28,6 +28,14 @@ def test_a_share_of_the_refusals_is_found(upstream, monkeypatch, tmp_path):
 def test_a_case_has_an_answer_and_differs_from_its_twin(upstream):
     table = json.loads((score.HERE / f"{upstream}.json").read_text(encoding="utf-8"))
     for case in table["cases"]:
+        base = table["bases"][case["base"]]
+        if "lines" in base:
+            twin = changed_files.texts(base, case["also"])
+            wrong = changed_files.texts(base, case["also"], case["replace"])
+            assert wrong != twin, case
+            assert any(place in text for text in wrong.values() for place in case["at"]), case
+            assert case["answer"] and case["level"] in ("error", "warning"), case
+            continue
         twin = {**table["bases"][case["base"]], **case["also"]}
         wrong = {key: value for key, value in {**twin, **case["set"]}.items() if key not in case["drop"]}
         assert case["answer"], case
