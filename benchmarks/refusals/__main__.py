@@ -4,7 +4,8 @@ Each upstream is a file here, drawn from its validators and not from gpulint's r
 cases that each make one mistake in a base, with the answer that the tool's own code of the named release gave. The
 mistake must be an error at one of the case's keys; the same config without it, its twin, must have no finding there and
 no error at all. The cases of `launching` are whole files (a script, a manifest, a Dockerfile) drawn from manuals, with
-one place changed; a line of that place must be named, with the case's level or a worse one. A file's `reasons` name the validators of which there is no case, and why.
+one place changed; a line of that place must be named, with the case's level or a worse one. A file's `reasons` name
+the validators of which there is no case, and why.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ srun torchrun --nproc_per_node 8 --nnodes $SLURM_NNODES train.py \\
 
 
 def test_slurm_says_the_hardware(jobs):
-    (opened,) = jobs(SBATCH).opened
+    (opened,) = jobs(SBATCH).started
     hardware = opened.reading.job.hardware
     assert opened.gpu is not None
     assert (hardware.gpu, hardware.gpus, hardware.nodes) == (opened.gpu.name, 16, 2)
@@ -62,7 +62,7 @@ def test_slurm_says_the_hardware(jobs):
     ],
 )
 def test_ways_to_ask_slurm_for_gpus(jobs, lines, gpus, nodes):
-    (opened,) = jobs(f"{lines}\naxolotl train a.yml\n", {"a.yml": AXOLOTL}).opened
+    (opened,) = jobs(f"{lines}\naxolotl train a.yml\n", {"a.yml": AXOLOTL}).started
     assert (opened.reading.job.hardware.gpus, opened.reading.job.hardware.nodes) == (gpus, nodes)
 
 
@@ -151,7 +151,7 @@ def test_a_script_without_a_job_says_what_it_starts(text, reason, tmp_path):
 
 @pytest.mark.parametrize(("kind", "name"), [("a100", "a100-80gb"), ("v100", "v100-32gb"), ("h100", "h100-80gb")])
 def test_of_several_sizes_a_cluster_may_mean_slurm_has_the_largest(jobs, kind, name):
-    (opened,) = jobs(SBATCH.replace("h100", kind)).opened
+    (opened,) = jobs(SBATCH.replace("h100", kind)).started
     assert opened.gpu.name == name
 
 

@@ -69,6 +69,7 @@ spec:
   parallelism: 4
   template:
     spec:
+      restartPolicy: Never
       containers:
         - name: worker
           image: trainer
@@ -76,7 +77,7 @@ spec:
                     --per_device_train_batch_size, "2", --learning_rate, "1e-5", --output_dir, out]
           resources: {limits: {nvidia.com/gpu: 8}}
 """
-    (opened,) = launched(text).opened
+    (opened,) = launched(text).started
     assert (opened.reading.job.hardware.gpus, opened.reading.job.hardware.nodes) == (32, 4)
     assert opened.reading.job.micro_batch_size == 2
 

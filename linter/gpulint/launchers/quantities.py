@@ -29,7 +29,10 @@ def size(text: object, *, unit: str = "", binary: bool = True) -> int | None:
 
 
 def quantity(text: object) -> int | None:
-    """Bytes of a Kubernetes quantity."""
+    """Bytes of a Kubernetes quantity; `200m` are 200 thousandths of one."""
+    thousandths = _NUMBER.fullmatch(str(text).strip())
+    if thousandths is not None and thousandths[2]:
+        return int(min(float(thousandths[1]), MOST) / 1000)
     return size(text, binary=False)
 
 

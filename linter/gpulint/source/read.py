@@ -13,6 +13,9 @@ from .places import Places
 
 _SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z)?sh\b")
 
+_HOSTS = re.compile(rb"^\S+[ \t]+slots=\d+", re.MULTILINE)
+"""A line of a hostfile of MPI and DeepSpeed."""
+
 SUFFIXES = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
     ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".py": "python",
@@ -27,7 +30,8 @@ class UnknownKindError(SourceError):
 def read(path: str, *, referenced: bool = False) -> Document:
     """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason.
 
-    A `referenced` file may have any suffix where it is JSON: those who load it (DeepSpeed's config.py) do not look.
+    A `referenced` file may have any suffix where it is JSON, or a hostfile: those who load it
+    (DeepSpeed's config.py, runner.py) do not look.
     """
     syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
     text = text_of(path)
@@ -38,6 +42,8 @@ def read(path: str, *, referenced: bool = False) -> Document:
         syntax = "shell"
     if syntax is None and referenced and data.lstrip()[:1] == b"{":
         syntax = "json"
+    if syntax is None and referenced and _HOSTS.search(data):
+        syntax = "shell"
     if syntax is None:
         raise UnknownKindError(path, "unknown file type: the name must end in " + ", ".join(SUFFIXES))
     return parse(_decode(data, path), path, syntax)

@@ -23,6 +23,7 @@ from ..kubernetes.container import (
 )
 from ..kubernetes.pod_settings import SHARED
 from ..launch import Asked, Launch, Launcher, Resources, Started
+from ..mistakes.manifests import refused_devices
 from ..quantities import size
 from ..shell.shell import Command, Word
 from ..values import count, mappings, scalar, value_at
@@ -50,6 +51,7 @@ def recognise(document: Document) -> bool:
 def launches(document: Document, project: Project) -> Started:
     """The jobs of every service."""
     found: list[Launch] = []
+    bare: list[Launch] = []
     problems: list[Problem] = []
     devices: list[str] = []
     alone = ""
@@ -66,11 +68,13 @@ def launches(document: Document, project: Project) -> Started:
         if device and not {"build"} & set(service.keys()):
             devices.append(device)
             continue
+        problems += refused_devices(service, document)
         started = _jobs(service, document, project, resources, f"service {entry.key.value}")
         found += started.launches
+        bare += started.bare
         problems += started.problems
         alone = alone or why_alone(_image(service))
-    return Started(found, problems, "" if found else alone or _why(services, devices))
+    return Started(found, problems, "" if found else alone or _why(services, devices), bare=bare)
 
 
 def _why(services: Node | None, devices: list[str]) -> str:
@@ -159,6 +163,10 @@ def _read_resources(service: Node, document: Document, resources: Resources) -> 
         if len(inside) == len(ports.value.items()) and service.get("network_mode") is None:
             at = ports.value.items()[0].span if inside else ports.value.span
             resources.asked_ports.append(Asked(inside, "published port", "ports", document.path, at))
+    others = [name for name in ("runtime", "gpus", "devices", "extends") if service.get(name) is not None]
+    if mappings(value_at(service, "deploy.resources.reservations.devices")):
+        others.append("reservations.devices")
+    resources.told["container.devices"] = (others, Origin("derived", "the service"))
     privileged = service.entry("privileged")
     if privileged is not None:
         value, span = privileged.value.value, privileged.value.span

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...hardware.catalogue import UnknownGpu, find
+from ...job.origin import Origin
 from ...repository.images import versions
 from ..commands.jobs import jobs_of
 from ..commands.skip_reasons import NOTHING
@@ -40,6 +41,7 @@ def launches(document: Document, project: Project) -> Started:
         return Started([], [], f"a {text(root, 'type')}: starts no job")
     resources = Resources()
     _read_resources(document, root, resources)
+    resources.told["each_node"] = (True, Origin("derived", "the commands are run on every node"))
     variables = listed_environment(document, root.get("env"))
     image = text(root, "image")
     commands = root.get("commands")

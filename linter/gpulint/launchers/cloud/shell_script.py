@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...job.origin import Origin
 from ..commands.jobs import jobs_of
 from ..launch import Launcher, Resources, Started
+from ..mistakes.slurm_lines import slurm_lines
 from ..shell.script import whole
 from . import slurm
 
@@ -25,7 +27,10 @@ def launches(document: Document, project: Project) -> Started:
     """The jobs that the script's commands start, on what its `#SBATCH` lines ask for."""
     resources = Resources()
     variables = slurm.read(document, resources)
-    return jobs_of(whole(document), document, project, resources, variables)
+    if variables:
+        resources.told["batch"] = (True, Origin("derived", "#SBATCH lines"))
+    started = jobs_of(whole(document), document, project, resources, variables)
+    return started._replace(problems=[*slurm_lines(document), *started.problems])
 
 
 LAUNCHER = Launcher(

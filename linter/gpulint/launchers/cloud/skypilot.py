@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...formats.core.placeholders import is_blank
+from ...job.origin import Origin
 from ...repository.images import versions as image_versions
 from ..commands.jobs import jobs_of, pinned
 from ..kubernetes.container import listed_environment
@@ -59,6 +60,7 @@ _RESOURCES = frozenset(
 def launches(document: Document, project: Project) -> Started:
     """The jobs of the `run` script of each task, on the accelerators it asks for (of several, the first)."""
     found: list[Launch] = []
+    bare: list[Launch] = []
     problems: list[Problem] = []
     reason = ""
     for root in document.roots:
@@ -68,6 +70,7 @@ def launches(document: Document, project: Project) -> Started:
             continue
         resources = Resources()
         _read_resources(root, document, resources)
+        resources.told["each_node"] = (True, Origin("derived", "`run` is run on every node"))
         variables = _variables(root, resources, document)
         setup = root.get("setup")
         versions: dict[str, str] = {}
@@ -81,9 +84,10 @@ def launches(document: Document, project: Project) -> Started:
         there = _from_workdir(project, root.get("workdir"))
         started = jobs_of(of_scalar(document, run), document, there, resources, variables, part, versions)
         found += started.launches
+        bare += started.bare
         problems += started.problems
         reason = started.reason or reason
-    return Started(found, problems, "" if found else reason or "has no `run` script")
+    return Started(found, problems, "" if found else reason or "has no `run` script", bare=bare)
 
 
 def _from_workdir(project: Project, workdir: Node | None) -> Project:

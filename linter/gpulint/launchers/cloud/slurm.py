@@ -77,12 +77,27 @@ def fill(resources: Resources, found: dict[str, Stated]) -> None:
     if "mem" in found:
         text, span, path = found["mem"]
         resources.state("host_memory", size(text, unit="M"), path, "mem", span)
+    else:
+        _memory_of_parts(resources, found)
     for name in ("ntasks-per-node", "ntasks", "cpus-per-task", "gpus-per-task"):
         number = _number(found, name)
         if number is not None:
             resources.tell(f"slurm.{name.replace('-', '_')}", number, found[name].path, name, found[name].span)
         elif name in found:
             resources.told.pop(f"slurm.{name.replace('-', '_')}", None)
+
+
+def _memory_of_parts(resources: Resources, found: dict[str, Stated]) -> None:
+    """`--mem-per-cpu` times the CPUs of the tasks of a node, `--mem-per-gpu` times its GPUs; a whole node has more."""
+    name = next((name for name in ("mem-per-cpu", "mem-per-gpu") if name in found), "")
+    each = size(found[name].text, unit="M") if name else None
+    if each is None or "exclusive" in found or "cpus-per-gpu" in found:
+        return
+    tasks = _number(found, "ntasks-per-node") or -(-(_number(found, "ntasks") or 1) // (resources.nodes or 1))
+    parts = tasks * (_number(found, "cpus-per-task") or 1) if name == "mem-per-cpu" else resources.gpus_per_node
+    if parts:
+        note = f"{found[name].text} x {parts}"
+        resources.state("host_memory", each * parts, found[name].path, name, found[name].span, note)
 
 
 _GPUS = ("gpus-per-node", "gres", "gpus-per-task", "gpus")

@@ -14,6 +14,9 @@ from ...repository.requirement import requirement
 from ...source.places import places_of
 from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
+from ..mistakes.checks import mistakes
+from ..mistakes.same_port import Taken, same_port, taken
+from ..mistakes.starts import Start
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
@@ -95,6 +98,10 @@ def jobs_of_commands(
     return gathered.started()
 
 
+_JOINS = frozenset({"ray", "mace_run_train"})
+"""Programs that nothing is known of but where their ranks meet, or which device they take."""
+
+
 class _One(NamedTuple):
     """A program that a command ends up running: the command, the one `behind` it, and its own words."""
 
@@ -118,6 +125,7 @@ class _Gathered:
         self._away = False
         self._folders: dict[str, Made] = {}
         self._over: list[object] = []
+        self._ports: list[Taken] = []
 
     def started(self) -> Started:
         """All of it."""
@@ -164,6 +172,8 @@ class _Gathered:
             self._leave(program, own, tasks, project)
         else:
             self._launch(one, begun, own, tasks, project)
+        if begun is not None or starts_ranks(program) or program.head in _JOINS:
+            self._look(one, Start(program, one.inner.environment, own, tasks, self.file, project))
 
     def _follow(self, followed: Started) -> None:
         room = MAX_JOBS - len(self.launches)
@@ -179,6 +189,15 @@ class _Gathered:
         self.problems += cut(one.command, one.behind, self.file)
         self.problems += unexported(one.inner, self.file, own)
         self.problems += early(one.command, one.program, own, self.file)
+
+    def _look(self, one: _One, start: Start) -> None:
+        """What makes the start fail, whatever it starts."""
+        self.problems += [item for item in mistakes(start) if item not in self.problems]
+        stretch = one.command.stretch
+        if stretch is not None:
+            self.problems += same_port(start, stretch, self._ports)
+            port = taken(start) if one.command.background else None
+            self._ports += [Taken(stretch, port[0])] if port is not None else []
 
     def _leave(self, program: Unwrapped, own: Resources, tasks: Tasks | None, project: Project) -> None:
         self._unknown.append(program)

@@ -21,6 +21,9 @@ CONTAINER_SHARED_MEMORY = 64 << 20
 """Shared memory of a container that nobody gives more (docker run reference, `--shm-size`; containerd's default)."""
 
 _MANAGERS = frozenset({"docker", "podman", "nvidia-docker"})
+_GIVES = ("gpus", "device", "runtime", "privileged", "hooks-dir")
+"""Options by which a container may get a GPU."""
+
 _BINDS = ("v", "volume", "bind", "B", "container-mounts", "container_mounts")
 """docker run and podman run; singularity and apptainer exec; the pyxis plugin of srun."""
 
@@ -37,6 +40,10 @@ def tell_container(resources: Resources, program: Unwrapped, file: Document) -> 
             _memory(resources, options, name, file)
             _gpus(resources, options.root.entry("gpus"), file)
             _ports(resources, options, file)
+            given = [name for name in _GIVES if options.root.entry(name) is not None]
+            given += ["nvidia-docker"] if name == "nvidia-docker" else []
+            resources.told["container.devices"] = (given, Origin("derived", f"{name} run on the command line"))
+            resources.tell("container.manager", name, file.path, f"{name} run", options.root.span)
 
 
 def _mounted(entry: Entry) -> dict[str, str]:

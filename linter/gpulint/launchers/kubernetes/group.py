@@ -6,15 +6,18 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.core.coercion import as_integer
+from ...job.origin import Origin
 from ..launch import Resources, Started
 from .pod import gpu_container, jobs_of_pod
+from .pod_settings import tell_shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...formats.core.format import Project
+    from ...formats.core.format import Problem, Project
     from ...source.document import Document
     from ...source.node import Entry, Node
+    from ..launch import Launch
     from ..shell.shell import Word
 
 
@@ -39,10 +42,11 @@ def resources_of(members: Sequence[Member], file: Document) -> Resources:
     """What the pods with GPUs run on, and how many of those there are."""
     found, nodes, known = Resources(), 0, True
     for member in members:
-        _, own = gpu_container(member.spec, file)
-        if own.gpus_per_node is None:
+        container, own = gpu_container(member.spec, file)
+        if own.gpus_per_node is None or container is None:
             continue
         if found.gpus_per_node is None:
+            tell_shared(member.spec, container, file, own)
             found = own
         known = known and member.pods is not None
         nodes += member.pods or 0
@@ -63,14 +67,20 @@ def jobs_of_group(
     A member without GPUs of its own starts the job on those of the others.
     """
     whole = resources_of(members, file)
-    problems, reason = [], ""
+    whole.told["group"] = (len(members), Origin("derived", "pods of several templates"))
+    problems: list[Problem] = []
+    bare: list[Launch] = []
+    reason = ""
     for member in members:
         _, own = gpu_container(member.spec, file)
-        shared = whole if own.gpus_per_node is None else Resources(nodes=whole.nodes)
+        shared = whole if own.gpus_per_node is None else Resources(nodes=whole.nodes, told=dict(whole.told))
         label = f"{part}, {member.role}" if member.role else part
-        started = jobs_of_pod(member.spec, file, project, label, None, shared, variables)
+        started = jobs_of_pod(
+            member.spec, file, project, label, None, shared, variables, mounts_shared_memory=shared is whole
+        )
         problems += started.problems
+        bare += [launch for launch in started.bare if not bare]
         if started.launches:
             return Started(started.launches, problems)
         reason = reason or started.reason
-    return Started([], problems, reason or "has no pod")
+    return Started([], problems, reason or "has no pod", bare=bare)

@@ -13,6 +13,7 @@ from ...formats.core.keys import key_problems, load
 from ..containers.services import tell_services
 from ..embedded import embedded
 from ..launch import Started
+from ..mistakes.manifests import refused_manifest
 from ..values import scalar
 
 if TYPE_CHECKING:
@@ -170,20 +171,23 @@ def launches(document: Document, project: Project) -> Started:
 
     manifests = Manifests(document, project, tuple(objects(document)))
     found: list[Launch] = []
+    bare: list[Launch] = []
     problems: list[Problem] = []
     reasons: dict[bool, str] = {}
     for item in manifests.objects:
         problems += field_problems(document, item)
+        problems += refused_manifest(item, document)
         module = _READERS.get((item.group, item.kind)) or ("custom_pods" if others(item) else None)
         if module is None:
             continue
         started: Started = import_module(f".{module_of(module)}", __package__).read(item, manifests)
         started = tell_services(item, manifests.objects, started, document, project)
         found += started.launches
+        bare += started.bare
         problems += started.problems
         if len(found) >= MAX_JOBS:
             break
         if started.reason:
             reasons.setdefault(module == "kubernetes", started.reason)
     reason = reasons.get(False) or reasons.get(True) or "starts no job"
-    return Started(found[:MAX_JOBS], problems, "" if found else reason)
+    return Started(found[:MAX_JOBS], problems, "" if found else reason, bare=bare[:MAX_JOBS])

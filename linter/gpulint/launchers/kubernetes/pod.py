@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...formats.core.coercion import as_integer
 from ...formats.core.placeholders import is_blank
+from ...job.origin import Origin
 from ...source.node import Entry
 from ...units import MIB
 from ..commands.images import elsewhere, not_estimated
@@ -73,6 +74,8 @@ def jobs_of_pod(
         own = (resources or Resources()).copy()
         read_resources(spec, container, file, own)
         own.nodes = own.nodes or nodes
+        if nodes is not None:
+            own.told["each_node"] = (True, Origin("derived", "every pod runs it"))
         if not mounts_shared_memory:
             tell_pod(spec, container, file, own)
         tell_probes(container, file, own, alone=len(containers) == 1 and not beside)

@@ -55,7 +55,7 @@ def tell_pod(spec: Node, container: Node, file: Document, resources: Resources) 
             if value is not None:
                 resources.tell(name, value, file.path, str(entry.key.value), entry.value.span)
     tell_devices(spec, container, file, resources)
-    _shared(spec, container, file, resources)
+    tell_shared(spec, container, file, resources)
 
 
 def _gpus(container: Node, section: str) -> Entry | None:
@@ -90,7 +90,8 @@ def _misspelt(asked: Node | None, file: Document, resources: Resources) -> None:
             resources.tell("container.meant_gpu", near[0], file.path, name, entry.key.span)
 
 
-def _shared(spec: Node, container: Node, file: Document, resources: Resources) -> None:
+def tell_shared(spec: Node, container: Node, file: Document, resources: Resources) -> None:
+    """Note the /dev/shm of a container, which is 64 MiB where nothing is mounted there."""
     if getattr(spec.get("hostIPC"), "value", None) is True:
         return
     mount = next(shared_mounts(container), None)

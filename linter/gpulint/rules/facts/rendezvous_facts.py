@@ -49,21 +49,6 @@ def _distributed_type(facts: Facts) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
-@fact("node_rank", type="whole number")
-def _node_rank(facts: Facts) -> Any:
-    """The rank of the node, where it is written as a number and the launcher uses it; rendezvous backends other than
-    `static` give ranks themselves.
-    """
-    for launcher, key in (("torchrun", "node_rank"), ("accelerate", "machine_rank")):
-        if facts.has(f"launch.{launcher}.{key}"):
-            static = facts.get(f"launch.{launcher}.rdzv_backend") in (None, UNKNOWN, "static", "")
-            return _whole(facts.get(f"launch.{launcher}.{key}")) if static else UNKNOWN
-    if facts.has("launch.wrappers") and {"torchrun", "accelerate", "deepspeed"} & set(facts.get("launch.wrappers")):
-        return UNKNOWN
-    own = facts.reading.format in ("llamafactory", "ms_swift", "megatron_swift")
-    return _whole(facts.get("launch.environment.NODE_RANK")) if own else UNKNOWN
-
-
 def _whole(value: Any) -> Any:
     text = str(value)
     return int(text) if text.isdigit() and not isinstance(value, bool) else UNKNOWN

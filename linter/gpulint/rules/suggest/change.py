@@ -53,6 +53,8 @@ def change_job(facts: Facts, changes: dict[str, Any], words: str = "") -> Change
     if all(facts.job.get(path) == value for path, value in changes.items()):
         return None
     reading = facts.reading
+    if reading.format not in FORMAT_NAMES:
+        return None  # a start of a script of no known kind
     form = format_of(reading)
     try:
         said, edits = form.describe(reading, changes), form.edits(reading, changes)

@@ -50,7 +50,12 @@ def _replicas(item: Object, manifests: Manifests) -> Started:
         if replica is not None
         for each in pods_of(role, replica.find("template.spec"), replica.get("replicas"))
     ]
-    return jobs_of_group(found, manifests.file, manifests.project, item.part)
+    started = jobs_of_group(found, manifests.file, manifests.project, item.part)
+    if item.root.find("spec.elasticPolicy") is None:
+        return started
+    # the number of pods changes while it runs
+    problems = [problem for problem in started.problems if problem.kind != "missing-nodes"]
+    return started._replace(problems=problems, bare=[])
 
 
 def _runtime(item: Object, manifests: Manifests) -> Started:
