@@ -33,6 +33,7 @@ _MANIFEST = ("yaml", "json")
 _KINDS: dict[str, _Sign] = {
     "shell_script": _Sign("cloud.shell_script", ("shell",)),
     "python": _Sign("python.python_source", ("python",)),
+    "dockerfile": _Sign("cloud.dockerfile", ("dockerfile",)),
     **{
         name: _Sign(f"kubernetes.{module_of(name)}", _MANIFEST, groups=groups)
         for name, groups in GROUPS.items()

@@ -13,7 +13,7 @@ from ..launchers.unreadable import unreadable
 from ..settings.directives import read_directives
 from ..settings.settings import Settings
 from ..source.document import SourceError
-from ..source.read import parse
+from ..source.read import parse, syntax_of
 from ..source.referenced import holding
 from .engine import run
 from .load import bundled
@@ -167,4 +167,4 @@ def _said(finding: Finding, expected: tuple[str, ...], document: Document) -> st
 
 
 def _syntax(name: str) -> str:
-    return {".json": "json", ".toml": "toml", ".sh": "shell", ".py": "python"}.get(os.path.splitext(name)[1], "yaml")
+    return syntax_of(name) or "yaml"

@@ -19,6 +19,7 @@ _HOSTS = re.compile(rb"^\S+[ \t]+slots=\d+", re.MULTILINE)
 SUFFIXES = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
     ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell", ".py": "python",
+    ".dockerfile": "dockerfile",
 }  # fmt: skip
 """The syntax of a file by its suffix."""
 
@@ -27,13 +28,22 @@ class UnknownKindError(SourceError):
     """A file whose name and first line do not say what it is."""
 
 
+_DOCKERFILE = re.compile(r"(?:Docker|Container)file(?:[._-][\w.-]+)?", re.IGNORECASE)
+
+
+def syntax_of(path: str) -> str | None:
+    """The syntax of a file by its name; None where that does not say."""
+    by_suffix = SUFFIXES.get(os.path.splitext(path)[1].lower())
+    return by_suffix or ("dockerfile" if _DOCKERFILE.fullmatch(os.path.basename(path)) else None)
+
+
 def read(path: str, *, referenced: bool = False) -> Document:
     """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason.
 
     A `referenced` file may have any suffix where it is JSON, or a hostfile: those who load it
     (DeepSpeed's config.py, runner.py) do not look.
     """
-    syntax = SUFFIXES.get(os.path.splitext(path)[1].lower())
+    syntax = syntax_of(path)
     text = text_of(path)
     if text is not None and syntax is not None:
         return parse(text, path, syntax)
@@ -50,7 +60,7 @@ def read(path: str, *, referenced: bool = False) -> Document:
 
 
 def parse(text: str, path: str, syntax: str) -> Document:
-    """Read text that is already in memory. `syntax` is yaml, json, toml, shell or python. Raises SourceError."""
+    """Read text that is already in memory. `syntax` is one of SUFFIXES. Raises SourceError."""
     if len(text) > MAX_BYTES:
         raise SourceError(path, f"larger than {MAX_BYTES >> 20} MiB")
     if syntax == "yaml":
@@ -65,11 +75,11 @@ def parse(text: str, path: str, syntax: str) -> Document:
         from .toml_reader import read_toml
 
         return read_toml(text, path)
-    if syntax in ("shell", "python"):
+    if syntax in ("shell", "python", "dockerfile"):
         from .script_reader import read_script
 
         return read_script(text, path, syntax)
-    raise SourceError(path, f"unknown syntax {syntax}: known syntaxes are yaml, json, toml, shell, python")
+    raise SourceError(path, f"unknown syntax {syntax}: known syntaxes are yaml, json, toml, shell, python, dockerfile")
 
 
 def _content(path: str) -> bytes:

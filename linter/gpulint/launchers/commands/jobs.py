@@ -15,6 +15,7 @@ from ...source.places import places_of
 from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
 from ..mistakes.checks import mistakes
+from ..mistakes.image_build import Build, install_problems
 from ..mistakes.same_port import Taken, same_port, taken
 from ..mistakes.starts import Start
 from ..shell.script import place, whole
@@ -126,6 +127,7 @@ class _Gathered:
         self._folders: dict[str, Made] = {}
         self._over: list[object] = []
         self._ports: list[Taken] = []
+        self._build: Build | None = None
 
     def started(self) -> Started:
         """All of it."""
@@ -142,6 +144,7 @@ class _Gathered:
         self._folders |= made_by(one.program, self.file, self._folders)
         one = one._replace(program=program)
         self.known.update(_pinned(program))
+        self.problems += self._installs(program, one.inner)
         self.known.update(versions_of(program.image))
         self._away = self._away or _leaves(program, self.file, project)
 
@@ -174,6 +177,16 @@ class _Gathered:
             self._launch(one, begun, own, tasks, project)
         if begun is not None or starts_ranks(program) or program.head in _JOINS:
             self._look(one, Start(program, one.inner.environment, own, tasks, self.file, project))
+
+    def _installs(self, program: Unwrapped, inner: Command) -> list[Problem]:
+        """What makes an installation fail in the container that it is done in."""
+        image = program.image or str(self.resources.told.get("container.image", ("",))[0])
+        if not image or program.head not in ("pip", "pip3", "uv"):
+            return []
+        self._build = self._build if self._build is not None and self._build.image == image else Build(image)
+        texts = {name: word.text for name, word in inner.environment.items()}
+        self._build.set({name: text for name, text in texts.items() if name in ("CUDA_HOME", "CUDA_PATH")})
+        return list(install_problems((program.name, *program.words), self._build, self.file, texts))
 
     def _follow(self, followed: Started) -> None:
         room = MAX_JOBS - len(self.launches)

@@ -53,6 +53,7 @@ def jobs_of_container(
         words = [*(Word(text, ()) for text in program_of(container.image, words, guess=asks)), *words]
     if container.command and words and (problem := one_string(file, container.command[0], words)) is not None:
         return Started([], [problem], "its command is one string")
+    dropped = _dropped(file, [*(container.command or ()), *container.arguments], words) if container.command else []
     if container.command:
         resources.told["container.command"] = (words[0].text, Origin("derived", "the manifest"))
     if not words or why_alone(container.image):
@@ -61,7 +62,20 @@ def jobs_of_container(
     placed = [item if item.at else item._replace(at=anchor[:1] * len(item.text)) for item in words]
     command = Command(tuple(placed), container.environment)
     started = jobs_of_commands([command], file, project, resources, part, versions(container.image))
-    return foreign(started, container.image)
+    return foreign(started._replace(problems=[*dropped, *started.problems]), container.image)
+
+
+_SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
+
+
+def _dropped(file: Document, nodes: Sequence[Node], words: Sequence[Word]) -> list[Problem]:
+    """Arguments behind the text of `sh -c`, which it gets as `$0`, `$1` and does not use."""
+    flag = len(words) > 3 and words[0].text.rpartition("/")[2] in _SHELLS and words[1].text.startswith("-")
+    if not flag or not words[1].text.endswith("c") or re.search(r"\$[@*#0-9{]", words[2].text):
+        return []
+    if len(nodes) != len(words) or not words[3].text.startswith("--") or words[3].text == "--":
+        return []
+    return [Problem("dropped-arguments", "args", nodes[3].span, {"value": "sh -c"}, file.path)]
 
 
 def one_string(file: Document, node: Node, words: Sequence[Word]) -> Problem | None:

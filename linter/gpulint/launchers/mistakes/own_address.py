@@ -63,9 +63,7 @@ def _is_one_of_several(text: str, here: int) -> bool:
     """Whether what stands at a place is the default of a variable, or one of several values that the file gives it."""
     before = text[:here]
     name = _ASSIGNED.search(before)
-    return _DEFAULT.search(before) is not None or (
-        name is not None and len(re.findall(rf"\b{name[1]}=", text)) > 1
-    )
+    return _DEFAULT.search(before) is not None or (name is not None and len(re.findall(rf"\b{name[1]}=", text)) > 1)
 
 
 _ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=[\"']?$")
