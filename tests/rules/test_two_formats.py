@@ -13,17 +13,16 @@ from gpulint.launchers.registry import recognise as recognise_launcher
 from gpulint.rules.examples import config_text
 from gpulint.rules.index import rule_files
 from gpulint.source.document import SourceError
-from gpulint.source.read import parse
+from gpulint.source.read import parse, syntax_of
 
 REVIEWED = json.loads(Path(__file__).with_name("one_format.json").read_text(encoding="utf-8"))["rules"]
 REASONS = {"file", "scheduler"}
-SYNTAX = {".json": "json", ".toml": "toml", ".sh": "shell", ".py": "python"}
 FILES = {file.id: file for file in rule_files()}
 
 
 def kind_of(example):
     name = example.get("file", "config.yaml")
-    syntax = SYNTAX.get(Path(name).suffix, "yaml")
+    syntax = syntax_of(name) or "yaml"
     try:
         document = parse(config_text(example), name, syntax)
     except SourceError:

@@ -14,10 +14,8 @@ from ...repository.requirement import requirement
 from ...source.places import places_of
 from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
-from ..mistakes.checks import mistakes
-from ..mistakes.image_build import Build, install_problems
-from ..mistakes.same_port import Taken, same_port, taken
 from ..mistakes.starts import Start
+from ..mistakes.watch import JOINS, Watch
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
@@ -99,10 +97,6 @@ def jobs_of_commands(
     return gathered.started()
 
 
-_JOINS = frozenset({"ray", "mace_run_train"})
-"""Programs that nothing is known of but where their ranks meet, or which device they take."""
-
-
 class _One(NamedTuple):
     """A program that a command ends up running: the command, the one `behind` it, and its own words."""
 
@@ -126,8 +120,7 @@ class _Gathered:
         self._away = False
         self._folders: dict[str, Made] = {}
         self._over: list[object] = []
-        self._ports: list[Taken] = []
-        self._build: Build | None = None
+        self._watch = Watch()
 
     def started(self) -> Started:
         """All of it."""
@@ -144,7 +137,8 @@ class _Gathered:
         self._folders |= made_by(one.program, self.file, self._folders)
         one = one._replace(program=program)
         self.known.update(_pinned(program))
-        self.problems += self._installs(program, one.inner)
+        image = program.image or str(self.resources.told.get("container.image", ("",))[0])
+        self._say(self._watch.install(program, one.inner, image, self.file))
         self.known.update(versions_of(program.image))
         self._away = self._away or _leaves(program, self.file, project)
 
@@ -168,25 +162,19 @@ class _Gathered:
         project = of_project(own.mounts, project)
         begun = begin(program, self.file, project, one.inner.environment) if not elsewhere(program.image) else None
         tasks = tell_tasks(own, program)
-        self.problems += [item for item in misspelt(one.inner, self.file) if item not in self.problems]
+        self._say(misspelt(one.inner, self.file))
         if begun is not None or starts_ranks(program):
             self._read_text(one, own)
         if begun is None or len(self.launches) >= MAX_JOBS:
             self._leave(program, own, tasks, project)
         else:
             self._launch(one, begun, own, tasks, project)
-        if begun is not None or starts_ranks(program) or program.head in _JOINS:
-            self._look(one, Start(program, one.inner.environment, own, tasks, self.file, project))
+        if begun is not None or starts_ranks(program) or program.head in JOINS:
+            start_ = Start(program, one.inner.environment, own, tasks, self.file, project)
+            self._say(self._watch.start(start_, one.command))
 
-    def _installs(self, program: Unwrapped, inner: Command) -> list[Problem]:
-        """What makes an installation fail in the container that it is done in."""
-        image = program.image or str(self.resources.told.get("container.image", ("",))[0])
-        if not image or program.head not in ("pip", "pip3", "uv"):
-            return []
-        self._build = self._build if self._build is not None and self._build.image == image else Build(image)
-        texts = {name: word.text for name, word in inner.environment.items()}
-        self._build.set({name: text for name, text in texts.items() if name in ("CUDA_HOME", "CUDA_PATH")})
-        return list(install_problems((program.name, *program.words), self._build, self.file, texts))
+    def _say(self, problems: Iterable[Problem]) -> None:
+        self.problems += [item for item in problems if item not in self.problems]
 
     def _follow(self, followed: Started) -> None:
         room = MAX_JOBS - len(self.launches)
@@ -202,15 +190,6 @@ class _Gathered:
         self.problems += cut(one.command, one.behind, self.file)
         self.problems += unexported(one.inner, self.file, own)
         self.problems += early(one.command, one.program, own, self.file)
-
-    def _look(self, one: _One, start: Start) -> None:
-        """What makes the start fail, whatever it starts."""
-        self.problems += [item for item in mistakes(start) if item not in self.problems]
-        stretch = one.command.stretch
-        if stretch is not None:
-            self.problems += same_port(start, stretch, self._ports)
-            port = taken(start) if one.command.background else None
-            self._ports += [Taken(stretch, port[0])] if port is not None else []
 
     def _leave(self, program: Unwrapped, own: Resources, tasks: Tasks | None, project: Project) -> None:
         self._unknown.append(program)
