@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    batch_facts,
     job_facts,
     launcher_facts,
     memory_facts,
@@ -14,6 +15,7 @@ from . import (
 )
 
 __all__ = [
+    "batch_facts",
     "job_facts",
     "launcher_facts",
     "memory_facts",

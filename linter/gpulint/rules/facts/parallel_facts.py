@@ -58,29 +58,6 @@ def _samples(facts: Facts) -> Any:
     return facts.job.micro_batch_size * replicas
 
 
-_MINI_BATCH = {
-    "verl": "actor_rollout_ref.actor.ppo_mini_batch_size",
-    "skyrl": "trainer.policy_mini_batch_size",
-}
-"""Format -> the key of its mini batch, in prompts, which is spread over the ranks after each has its completions."""
-
-
-@fact("mini_batch.prompts", type="whole number")
-def _mini_batch(facts: Facts) -> Any:
-    """Prompts of a mini batch of an online RL trainer that spreads it over the ranks."""
-    value = facts.get(f"config.{_MINI_BATCH.get(facts.reading.format, '')}")
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else UNKNOWN
-
-
-@fact("mini_batch.rows_per_rank", type="whole number")
-def _mini_rows(facts: Facts) -> Any:
-    """Completions of a mini batch on a rank, rounded down as the trainer does."""
-    prompts, replicas = facts.get("mini_batch.prompts"), facts.get("replicas")
-    if not isinstance(prompts, int) or not isinstance(replicas, int) or not facts.job.rl.generations:
-        return UNKNOWN
-    return prompts * facts.job.rl.generations // replicas
-
-
 @fact("rl.grouped_batch", type="whole number")
 def _grouped_batch(facts: Facts) -> Any:
     """Completions that whole groups of GRPO have to fill; unknown for releases that have no such rule."""

@@ -21,6 +21,13 @@ DEFERS_GRADIENTS = Behaviour(
     until="0.9.1",
 )
 
+WHOLE_MINI_BATCHES = Behaviour(
+    NAME,
+    "asserts that each rank has whole rows of a mini batch, and whole mini batches of the batch, where its engine runs them",
+    "workers/engine_workers.py `train_mini_batch`, utils/tensordict_utils.py `make_iterator`; the workers before rounded",
+    since="0.8",
+)
+
 _CONFIGS = "trainer/config of the wheels 0.2 to 0.9.1"
 
 DEFAULTS = (Default(NAME, "actor_rollout_ref.model.use_remove_padding", False, _CONFIGS, until="0.7"),)
