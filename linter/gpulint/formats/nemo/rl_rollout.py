@@ -22,30 +22,49 @@ _ENGINES = {
 """The engine -> the key of its share of a GPU."""
 
 _COLOCATED = "policy.generation.colocated"
+_REWARD = "env.reward_model"
 
 
 def set_gpus(reader: Reader) -> None:
-    """The GPUs that train: those of the cluster without the ones set aside for generation."""
+    """The GPUs that train: those of the cluster without the ones set aside for other roles."""
     each, nodes = reader.given(POSITIVE, "cluster.gpus_per_node"), reader.given(POSITIVE, "cluster.num_nodes")
     stated: Stated | None = None
     if each:
         count = nodes.value if nodes else 1
         aside = _aside(reader, each.value, count)
-        note = f"GPUs x {count} nodes" + (f", {aside} of them only generate" if aside else "")
+        note = f"GPUs x {count} nodes" + (f", {aside} of them do not train" if aside else "")
         if each.value * count > aside:
             stated = Stated(each.value * count - aside, each.entry, each.key, note, group=aside > 0)
         if reader.project.nodes is None:
             reader.bind((Key("hardware.nodes", "cluster.num_nodes", POSITIVE, 1),))
     set_hardware(reader, reader.project, stated, sharded=True)
+    if reader.project.gpus is None and reader.job.hardware.gpus and _has_others(reader):
+        note = "teachers or environments have nodes of the cluster that their launch script counts"
+        reader.assumed("hardware.gpus", reader.job.hardware.gpus, note)
+
+
+def _has_others(reader: Reader) -> bool:
+    """Whether teachers or NeMo Gym's models have nodes of their own (`_spinup_nemo_gym`, `opd_teacher_nodes`)."""
+    teachers = reader.value(FLAG, "on_policy_distillation.non_colocated_teachers.enabled", default=False)
+    return bool(teachers) or reader.given(POSITIVE, "env.nemo_gym.num_gpu_nodes") is not None
 
 
 def _aside(reader: Reader, gpus: int, nodes: int) -> int:
-    """GPUs that only generate (`colocated.enabled: false`): of one node some, else whole nodes."""
+    """GPUs that do not train: those of a reward model, and with `colocated.enabled: false` those that only generate.
+
+    On one node each role has some of its GPUs. Over several a reward model has nodes of its own; so has generation,
+    unless one node is left for it and training (`algorithms/grpo.py` `setup`).
+    """
+    rewarding = reader.value(FLAG, f"{_REWARD}.enabled", default=False)
+    reward = reader.value(POSITIVE, f"{_REWARD}.resources.gpus_per_node", default=0) if rewarding else 0
+    reward_nodes = reader.value(POSITIVE, f"{_REWARD}.resources.num_nodes", default=1) if rewarding else 0
+    aside = reward if nodes == 1 else reward_nodes * gpus
     if reader.value(FLAG, f"{_COLOCATED}.enabled", default=True):
-        return 0
+        return int(aside)
     own_nodes = reader.value(POSITIVE, f"{_COLOCATED}.resources.num_nodes", default=1)
     own_gpus = reader.value(POSITIVE, f"{_COLOCATED}.resources.gpus_per_node", default=gpus)
-    return int((own_nodes if nodes > 1 else 1) * own_gpus)
+    alone = nodes == 1 or nodes - reward_nodes == 1
+    return int(aside + (own_gpus if alone else own_nodes * own_gpus))
 
 
 def _set_engine(reader: Reader) -> None:

@@ -76,7 +76,7 @@ def _base_name(document: Document) -> str:
             return MEGATRON
     defaults = root.get("defaults")
     names = defaults.plain() if defaults is not None else []
-    strategy = root.find("actor_rollout_ref.actor.strategy")
+    strategy = root.find("actor_rollout_ref.actor.strategy") or root.find("model_engine")
     asked = isinstance(names, list) and any("megatron" in str(name) for name in names)
     if asked or (strategy is not None and strategy.value.value == "megatron"):
         return MEGATRON
