@@ -1,4 +1,4 @@
-"""Facts about the batches of online reinforcement learning: prompts, their completions, and the ranks that share them."""
+"""Facts about the batches of online reinforcement learning: prompts, completions, and the ranks that share them."""
 
 from __future__ import annotations
 

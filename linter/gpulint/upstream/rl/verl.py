@@ -24,7 +24,7 @@ DEFERS_GRADIENTS = Behaviour(
 WHOLE_MINI_BATCHES = Behaviour(
     NAME,
     "asserts that each rank has whole rows of a mini batch, and the batch whole mini batches",
-    "workers/engine_workers.py `train_mini_batch`, utils/tensordict_utils.py `make_iterator`; the workers before rounded",
+    "workers/engine_workers.py `train_mini_batch`, utils/tensordict_utils.py `make_iterator`; workers before rounded",
     since="0.8",
 )
 
