@@ -74,7 +74,8 @@ def test_what_an_older_trainer_took_is_not_missing_where_only_the_program_is_sta
     key = "overwrite_output_dir"  # transformers dropped it in 5.0; LLaMA-Factory has had its own since
     assert standing("llamafactory", key, {"llamafactory": "0.7.1"}) is None
     found = standing("llamafactory", key, {"llamafactory": "0.7.1", "transformers": "5.0.0"})
-    assert found is not None and not found.taken
+    assert found is not None
+    assert not found.taken
 
 
 def drawn():

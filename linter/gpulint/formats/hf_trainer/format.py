@@ -148,7 +148,7 @@ def _key_problems(document: Document, flavour: Flavour, program: str) -> list[Pr
             keep = "x-classes" not in known.get(item.key.partition(".")[0], {})
         elif item.kind == "deprecated-key":
             keep = not flavour.own_parser and item.key in known
-        elif item.values["since"] or item.values["until"]:
+        elif item.values.get("since") or item.values.get("until"):
             keep = not flavour.own_parser and "x-classes" not in known.get(item.key, {"x-classes": []})
         else:
             keep = item.kind == "unknown-key" and _misspelt(item.key, item.values["suggestion"], written)
