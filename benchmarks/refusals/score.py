@@ -130,7 +130,9 @@ def _checked(
     if "flags" in table:
         exports = [f"export {name}={value}" for name, value in case.get("env", {}).items()]
         switches = table.get("switches", False)
-        options = [f"--{key}" if value is True and switches else f"--{key} {_word(value)}" for key, value in config.items()]
+        options = [
+            f"--{key}" if value is True and switches else f"--{key} {_word(value)}" for key, value in config.items()
+        ]
         lines = [*exports, *(f"{line} \\" for line in (start, *options[:-1])), options[-1]]
         checked, text = folder / "train.sh", "\n".join(lines) + "\n"
     else:

@@ -99,25 +99,28 @@ def _table() -> dict[str, Any]:
 
 
 class Bounds(NamedTuple):
-    """`least` and `most` are taken, `above` is not; `only` are numbers that are taken besides."""
+    """`least` and `most` are taken, `above` and `below` are not; `only` are numbers that are taken besides."""
 
     least: float | None = None
     above: float | None = None
     most: float | None = None
     only: tuple[float, ...] = ()
+    below: float | None = None
 
     def holds(self, number: float) -> bool:
         """Whether the number is taken; infinity and what is no number are not."""
         if number in self.only:
             return True
         low = (self.least is None or number >= self.least) and (self.above is None or number > self.above)
-        return low and number < float("inf") and (self.most is None or number <= self.most)
+        high = (self.most is None or number <= self.most) and (self.below is None or number < self.below)
+        return low and high and number < float("inf")
 
     def __str__(self) -> str:
         parts = [
             *([f"from {self.least:g}"] if self.least is not None else []),
             *([f"above {self.above:g}"] if self.above is not None else []),
             *([f"up to {self.most:g}"] if self.most is not None else []),
+            *([f"below {self.below:g}"] if self.below is not None else []),
         ]
         return f"a number {' '.join(parts)}" + "".join(f", or {number:g}" for number in self.only)
 
@@ -141,6 +144,6 @@ def _bounds() -> dict[str, dict[str, Bounds]]:
     for schema, groups in rows.items():
         for row in groups:
             only = tuple(row.get("only", ()))
-            bounds = Bounds(row.get("least"), row.get("above"), row.get("most"), only)
+            bounds = Bounds(row.get("least"), row.get("above"), row.get("most"), only, row.get("below"))
             found.setdefault(schema, {}).update(dict.fromkeys(row["keys"], bounds))
     return found
