@@ -19,10 +19,7 @@ FAMILIES = {
     "config.<key>": ("any", "The value of a key of the checked file; null if it is not set."),
     "option.<name>": (
         "any",
-        (
-            "The value of a server's option, by its first name and with underscores, in whichever spelling it is written, "
-            "or of a key in what it holds (`option.speculative_config.method`); unknown if further words may state it."
-        ),
+        "The value of a server's option, or of a key in one, by its first name with underscores, however written.",
     ),
     "deepspeed.<key>": ("any", "The value of a key of the DeepSpeed config in use, in whichever file it is."),
     "origin.<field>": (
