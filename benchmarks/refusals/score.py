@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tempfile
 from pathlib import Path
@@ -121,22 +122,21 @@ def _of_file(folder: Path, base: dict[str, Any], case: dict[str, Any]) -> Outcom
 def _checked(
     folder: Path, table: dict[str, Any], case: dict[str, Any], config: dict[str, Any]
 ) -> tuple[list[Finding], list[str]]:
-    """The findings of a config, which is written as YAML or, with `flags`, as the options of a command, one a line."""
+    """The findings of a config: a file or, with `flags`, the options of a command, one a line."""
     folder.mkdir(parents=True)
     for path, text in table.get("files", {}).items():
         (folder / path).write_text(text, encoding="utf-8")
     program = table.get("programs", {}).get(case["base"], "")
-    start = table.get("command", table.get("flags", "")).format(gpus=case.get("gpus", 1), program=program)
+    gpus = case.get("gpus", table.get("gpus", 1))
+    start = table.get("command", table.get("flags", "")).format(gpus=gpus, program=program)
     if "flags" in table:
         exports = [f"export {name}={value}" for name, value in case.get("env", {}).items()]
-        switches = table.get("switches", False)
-        options = [
-            f"--{key}" if value is True and switches else f"--{key} {_word(value)}" for key, value in config.items()
-        ]
+        options = [_option(table, key, value) for key, value in config.items()]
         lines = [*exports, *(f"{line} \\" for line in (start, *options[:-1])), options[-1]]
         checked, text = folder / "train.sh", "\n".join(lines) + "\n"
     else:
-        checked, text = folder / "config.yaml", yaml.safe_dump(config, sort_keys=False)
+        written = table.get("written", "yaml")
+        checked, text = folder / table.get("file", f"config.{written}"), _file(written, config)
         lines = text.splitlines()
     checked.write_text(text, encoding="utf-8")
     if "command" in table:
@@ -144,16 +144,39 @@ def _checked(
         checked.write_text(start, encoding="utf-8")
     settings = Settings(
         root=str(folder),
-        gpus=case.get("gpus", 1),
-        gpu=GPUS.get(case.get("capability", "")),
+        gpus=gpus,
+        gpu=table.get("gpu", GPUS.get(case.get("capability", ""))),
         versions=table.get("versions", {table["upstream"]: case.get("release", table["release"])}),
     )
     return check([str(checked)], settings).findings, lines
 
 
-def _word(value: Any) -> str:
-    """An option's value in a command; mappings and lists are JSON."""
-    return shlex.quote(json.dumps(value)) if isinstance(value, (dict, list)) else str(value)
+def _option(table: dict[str, Any], key: str, value: object) -> str:
+    """One option of a command: an override, a bare switch or a flag with its value."""
+    if table.get("written") == "overrides":
+        return f"{key}={value}"
+    if value is True and (table["format"] == "megatron" or table.get("written") == "flags"):
+        return f"--{key}"
+    return f"--{key} {shlex.quote(json.dumps(value)) if isinstance(value, (dict, list)) else value}"
+
+
+def _file(written: str, config: dict[str, Any]) -> str:
+    """A config in its tool's notation; a key with dots stands inside the tables that it names."""
+    nested: dict[str, Any] = {}
+    for key, value in config.items():
+        *tables, name = key.split(".")
+        table = nested
+        for each in tables:
+            table = table.setdefault(each, {})
+        table[name] = value
+    if written == "json":
+        return json.dumps(nested, indent=2) + "\n"
+    if written == "toml":
+        return "".join(
+            f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in items.items())
+            for table, items in nested.items()
+        )
+    return yaml.safe_dump(nested, sort_keys=False)
 
 
 GPUS = {"sm_70": "v100-32gb", "sm_75": "t4", "sm_80": "a100-80gb", "sm_90": "h100-80gb", "sm_100": "b200"}
@@ -162,20 +185,30 @@ GPUS = {"sm_70": "v100-32gb", "sm_75": "t4", "sm_80": "a100-80gb", "sm_90": "h10
 
 def _at_key(finding: Finding, lines: list[str], keys: list[str]) -> bool:
     """Whether a finding points at a line of one of the keys, or of a value inside one."""
-    file = Path(finding.location.path).name
+    file = Path(finding.location.path)
     place = finding.location.span.line - 1
-    if file == "train.sh" and place < len(lines):
-        return lines[place].partition(" ")[0].removeprefix("--") in keys
-    if file != "config.yaml":
+    if file.name == "train.sh" and place < len(lines):
+        return re.split("[ =]", lines[place])[0].removeprefix("--") in keys
+    if not file.stem.endswith("config"):
         return False
+    return not keys_above(lines, place).isdisjoint(keys)
+
+
+def keys_above(lines: list[str], place: int) -> set[str]:
+    """The keys that a line of a file stands under, and its own: each alone and with the tables that it stands in."""
+    names: list[str] = []
     while True:
         indent = _indent(lines[place])
-        if lines[place].lstrip(" -").partition(":")[0] in keys:
-            return True
+        names.append(re.split("[:=]", lines[place].lstrip(" -"))[0].strip(' "'))
         above = [number for number in range(place) if _indent(lines[number]) < indent]
+        header = [number for number in range(place) if lines[number].startswith("[")]
         if not above:
-            return False
+            break
         place = above[-1]
+    if header:
+        names.append(lines[header[-1]].strip("[]"))
+    paths = [".".join(reversed(names[number:])).lstrip("{.") for number in range(len(names))]
+    return {*names, *paths}
 
 
 def _indent(line: str) -> int:
