@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
-from .coercion import LISTED, as_boolean, as_number, one_of
+from .coercion import as_boolean, as_number, listed
 from .typos import nearest_word
 
 if TYPE_CHECKING:
@@ -55,27 +55,21 @@ def wrong_value(
         return None
     closed = words.closed and not extended
     first = [suggestion] if suggestion else []
-    listed = [*first, *(word for word in words.known if word != suggestion)]
+    known_words = [*first, *(word for word in words.known if word != suggestion)]
     return {
-        "expected": _expected(listed),
+        "expected": listed(known_words),
         "found": node.raw or text,
         "suggestion": suggestion,
         "treatment": "refused" if closed else "misspelt",
     }
 
 
-def _expected(words: list[str]) -> str:
-    if len(words) <= LISTED:
-        return one_of(words)
-    return f"one of {len(words)} words ({', '.join(words[:LISTED])}, ...)"
-
-
 def former_value(schema: str, dotted: str, node: Node) -> dict[str, str] | None:
-    """What is to stand for a word that a tool took once and stops at now, and the last release that took it."""
+    """What is to stand for a word that a tool took once and stops at now, and the first release that stops at it."""
     for row in _table()["former"].get(schema, {}).get(dotted, ()):
         if isinstance(node.value, str) and node.value.startswith(row["starts"]):
             empty = {"replacement": "", "spelling": "", "treatment": "refused", "stated": "no"}
-            return {**empty, "instead": row["instead"], "reason": f"last known to {row['last']}"}
+            return {**empty, "instead": row["instead"], "reason": f"taken before {row['until']}"}
     return None
 
 
