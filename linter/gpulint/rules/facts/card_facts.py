@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...repository.images import name_of
 from ...source.tables import read_table
-from ...upstream.behaviour import is_release, older
+from ...upstream.behaviour import Span
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -59,8 +59,7 @@ def _takes_checkpoints_dtype(facts: Facts) -> dict[str, Any] | None:
 
 def _before(facts: Facts, until: str) -> bool:
     """Whether a release of the engine before another is stated, and leaves the dtype to the checkpoint."""
-    release = facts.job.versions.get(_engine(facts))
-    stated = bool(release) and is_release(release) and older(release, until)
+    stated = Span(until=until).at(facts.job.versions.get(_engine(facts)))
     return stated and facts.get("origin.weights.dtype") != "file"
 
 
@@ -153,14 +152,14 @@ def _release(facts: Facts) -> Any:
     card = gpu.compute_capability or 0
     for package, row in _table()["packages"].items():
         release = facts.job.versions.get(package)
-        if not release or not is_release(release):
+        if not release:
             continue
         without = f"{row['title']} {release} has no kernels for the {gpu.title} (compute capability {card})"
         for need, first in row["first"]:
-            if card >= need and older(release, first):
+            if card >= need and Span(until=first).at(release):
                 return f"{without}; its first release with them is {first}"
         for least, since in row["dropped"]:
-            if card < least and not older(release, since) and "+" not in release:
+            if card < least and Span(since=since).at(release) and "+" not in release:
                 return f"{without} any more: its default wheels begin at {least} from {since} on"
     return None
 
@@ -174,9 +173,8 @@ def _cache(facts: Facts) -> Any:
     dtype, card, engine = job.inference.kv_cache_dtype, gpu.compute_capability or 0, job.inference.engine
     if dtype not in ("fp8", "fp8_e4m3") or card >= E4M3:
         return None
-    release = job.versions.get("vllm")
     flashes = card >= FLASHINFER
-    if engine == "vllm" and not flashes and not (release and older(release, ONE_ENGINE)):
+    if engine == "vllm" and not flashes and Span(since=ONE_ENGINE).at(job.versions.get("vllm")):
         by = "vLLM's Triton attention, the only one that runs there,"
     elif engine == "sglang" and _attention(facts) == "triton":
         by = "SGLang's Triton attention"

@@ -59,7 +59,7 @@ def _trained(facts: Facts, parameters: int) -> Any:
         return _under_zero(zero, ranks) * parameters // ranks
     width = _width(job)
     shares = ranks if fsdp is not None else 1
-    return UNKNOWN if fsdp is not None and fsdp.cpu_offload else parameters * 4 * width // shares
+    return UNKNOWN if fsdp is not None and fsdp.offload else parameters * 4 * width // shares
 
 
 def _under_zero(zero: Any, ranks: int) -> int:
