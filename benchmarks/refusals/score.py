@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -145,7 +146,7 @@ def _checked(
         root=str(folder),
         gpus=gpus,
         gpu=table.get("gpu", GPUS.get(case.get("capability", ""))),
-        versions=table.get("versions", {table["upstream"]: table["release"]}),
+        versions=table.get("versions", {table["upstream"]: case.get("release", table["release"])}),
     )
     return check([str(checked)], settings).findings, lines
 
@@ -156,7 +157,7 @@ def _option(table: dict[str, Any], key: str, value: object) -> str:
         return f"{key}={value}"
     if value is True and (table["format"] == "megatron" or table.get("written") == "flags"):
         return f"--{key}"
-    return f"--{key} {value}"
+    return f"--{key} {shlex.quote(json.dumps(value)) if isinstance(value, (dict, list)) else value}"
 
 
 def _file(written: str, config: dict[str, Any]) -> str:
@@ -178,7 +179,7 @@ def _file(written: str, config: dict[str, Any]) -> str:
     return yaml.safe_dump(nested, sort_keys=False)
 
 
-GPUS = {"sm_75": "t4", "sm_80": "a100-80gb"}
+GPUS = {"sm_70": "v100-32gb", "sm_75": "t4", "sm_80": "a100-80gb", "sm_90": "h100-80gb", "sm_100": "b200"}
 """A card of a compute capability, for the cases that have one."""
 
 

@@ -10,8 +10,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..upstream import accelerate as accelerate_schema
+from ..upstream import autotrain as autotrain_schema
 from ..upstream import litgpt as litgpt_schema
-from ..upstream import nemo_automodel, nemo_rl, tgi, verl
+from ..upstream import megatron as megatron_schema
+from ..upstream import nemo_automodel, nemo_rl, tgi, torchtune, verl
 from ..upstream import openrlhf as openrlhf_schema
 from ..upstream import oumi as oumi_schema
 from ..upstream.deepspeed import MODULES as DEEPSPEED
@@ -21,7 +23,7 @@ from ..upstream.sglang import field_options
 from .read import Files, all_fields, fields, nested, of_schema, options, strings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Groups = dict[str, set[str]]
 
@@ -36,12 +38,21 @@ def vllm(files: Files) -> Groups:
     for name in ("BaseFrontendArgs", "FrontendArgs"):
         names |= {field.replace("_", "-") for field in all_fields(classes, name)}
     methods = set(choices(files.tree("engine/arg_utils.py"), "--quantization"))
+    cached = set(choices(files.tree("engine/arg_utils.py"), "--kv-cache-dtype"))
+    for path in ("config.py", "config/cache.py"):
+        cached |= set(listed(files.tree(path), {"CacheDType"}))
     listing = files.tree("model_executor/layers/quantization/__init__.py")
-    for node in ast.walk(listing) if listing is not None else ():
+    methods |= set(listed(listing, {"QUANTIZATION_METHODS", "QuantizationMethods"}))
+    values = {f"quantization={method}" for method in methods} | {f"kv-cache-dtype={dtype}" for dtype in cached}
+    return {"": names | values}
+
+
+def listed(tree: ast.Module | None, constants: set[str]) -> Iterator[str]:
+    """The strings of what a module assigns to constants."""
+    for node in ast.walk(tree) if tree is not None else ():
         named = [getattr(target, "id", "") for target in getattr(node, "targets", [getattr(node, "target", None)])]
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and {"QUANTIZATION_METHODS", "QuantizationMethods"} & {*named}:
-            methods |= set(strings(node.value))
-    return {"": names | {f"quantization={method}" for method in methods}}
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and constants & {*named}:
+            yield from strings(node.value)
 
 
 def choices(tree: ast.Module | None, option: str) -> list[str]:
@@ -51,8 +62,9 @@ def choices(tree: ast.Module | None, option: str) -> list[str]:
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
             continue
         if any(isinstance(argument, ast.Constant) and argument.value == option for argument in node.args):
-            said = (word.value for word in node.keywords if word.arg == "choices")
-            found += [text for value in said for text in strings(value) if text != "None"]
+            for said in (word.value for word in node.keywords if word.arg == "choices"):
+                texts = listed(tree, {said.id}) if isinstance(said, ast.Name) else strings(said)
+                found += [text for text in texts if text != "None"]
     return found
 
 
@@ -63,7 +75,13 @@ def sglang(files: Files) -> Groups:
         for cls in classes:
             for field, node in fields(cls).items():
                 names |= set(field_options(node, field))
-    return {"": names}
+    tree = files.tree("srt/server_args.py")
+    values = {f"{option}={value}" for option in SGLANG_CHOICES for value in choices(tree, f"--{option}")}
+    return {"": names | values}
+
+
+SGLANG_CHOICES = ("quantization", "kv-cache-dtype", "attention-backend")
+"""Options of SGLang whose words came and went."""
 
 
 def transformers(files: Files) -> Groups:
@@ -204,6 +222,31 @@ def tgi_options(files: Files) -> Groups:
     return {"": set(tgi.tgi(files)["properties"])}
 
 
+def megatron(files: Files) -> Groups:
+    """The options of the training scripts; since 0.16 also the fields of the dataclasses that are made groups."""
+    texts = {path: files.need(path) for path in files.paths}
+    grouped = {name for text in texts.values() for name in re.findall(r"ArgumentGroupFactory\(\s*(\w+)", text)}
+    classes = files.among("megatron/")
+    grouped |= {ast.unparse(base) for name in grouped for cls in classes.get(name, ()) for base in cls.bases}
+    found: set[str] = set()
+    for path, text in texts.items():
+        if not re.search(r"/core/|config", path) or any(re.search(rf"class {name}\b", text) for name in grouped):
+            found |= megatron_schema.options(text)[0]
+    return {"": found}
+
+
+def torchtune_keys(files: Files) -> Groups:
+    """What the recipes read at the top of a config."""
+    return {"": torchtune.recipe_keys(files)}
+
+
+def autotrain(files: Files) -> Groups:
+    """The parameters of the tasks that train a language model, together: a parser warns of what its task lacks."""
+    classes = files.among("trainers/")
+    named = [name for name in autotrain_schema.MODELS if name in classes]
+    return {"": {field for name in named for field in all_fields(classes, name)}}
+
+
 class Package(NamedTuple):
     """Where a package's keys stand.
 
@@ -223,9 +266,10 @@ class Package(NamedTuple):
 
 _VLLM = (
     r"(engine/.*arg.*|engine/async_llm_engine|scripts|entrypoints/.*"
-    r"|model_executor/layers/quantization/__init__)\.py"
+    r"|model_executor/layers/quantization/__init__|config|config/cache)\.py"
 )
 _SWIFT = r"llm/(argument/.*|utils/argument)|arguments/.*|(rlhf_)?trainers/.*arg.*|megatron/.*argument.*"
+_MEGATRON = rf"{megatron_schema.FILES.pattern.strip('^$')}|megatron/training/\w+_config\.py"
 _VERL = r"verl/(trainer/.*\.(yaml|py)|workers/.*\.py|experimental/.*\.yaml|.*config.*\.(py|yaml))"
 
 PACKAGES = {
@@ -251,13 +295,13 @@ PACKAGES = {
     "tgi": Package(
         tgi_options, "launcher/src/", r"main\.rs", repository="huggingface/text-generation-inference", tags="v{}"
     ),
+    "megatron-core": Package(megatron, "", _MEGATRON, repository="NVIDIA/Megatron-LM", tags="core_v{}"),
+    "torchtune": Package(torchtune_keys, "", r"recipes/.*\.py"),
+    "autotrain-advanced": Package(autotrain, "autotrain/", r"trainers/.*params\.py"),
 }  # fmt: skip
 
 UNREAD = {
-    "autotrain-advanced": "277 releases whose parameters moved between tasks",
     "llama-cpp-python": "its options are llama.cpp's, of which each sdist holds a whole copy",
-    "megatron-core": "its options stand in Megatron-LM's repository, which the package lacks",
-    "torchtune": "its keys are those of shipped recipes, and the newest are of no release",
     "trtllm": "the index holds a stub that fetches the wheel",
 }
 """Packages with keys of ours whose releases no table holds, and why."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .schema import Json
     from .source import Source
 
-_MODELS = {
+MODELS = {
     "LLMTrainingParams": "clm", "Seq2SeqParams": "seq2seq", "TextClassificationParams": "text_classification",
     "TextRegressionParams": "text_regression", "TokenClassificationParams": "token_classification",
     "ExtractiveQuestionAnsweringParams": "extractive_question_answering",
@@ -27,7 +27,7 @@ def autotrain(source: Source) -> Json:
     `params` holds the parameters of the task, which `$defs` has by class; a command has the same as flags.
     """
     definitions: Json = {}
-    for name, folder in _MODELS.items():
+    for name, folder in MODELS.items():
         made = Classes(source.texts([f"trainers/{folder}/params.py"]), "ignored").object(name)
         made["properties"] |= {"model": TEXT}
         definitions[name] = made

@@ -291,3 +291,47 @@ def test_a_key_that_only_the_table_knows_is_unknown_since_its_release():
     with stating({}, {}):
         (item,) = key_problems(parse('{"max-paddings": 3}', "a.json", "json"), "vllm")
     assert (item.kind, item.values["until"], item.values["stated"]) == ("unknown-key", "vllm 0.4.0", "no")
+
+
+@pytest.mark.parametrize(
+    ("schema", "key", "value", "versions", "since"),
+    [
+        ("vllm", "kv-cache-dtype", "nvfp4", {"vllm": "0.6.0"}, True),
+        ("vllm", "kv-cache-dtype", "fp8_e5m2", {"vllm": "0.6.0"}, False),
+        ("vllm", "quantization", "squeezellm", {"vllm": "0.3.0"}, False),
+        ("vllm", "quantization", "squeezellm", {"vllm": "0.33.0"}, True),
+        ("sglang", "attention-backend", "fa3", {"sglang": "0.4.0"}, True),
+        ("sglang", "attention-backend", "triton", {"sglang": "0.4.0"}, False),
+        ("hf_trainer", "optim", "stable_adamw", {"transformers": "4.40.0"}, True),
+        ("hf_trainer", "optim", "adamw_torch", {"transformers": "4.40.0"}, False),
+    ],
+)
+def test_words_of_a_choice_belong_to_the_stated_release(schema, key, value, versions, since):
+    with stating(versions, {}):
+        problems = key_problems(parse(json.dumps({key: value}), "a.json", "json"), schema)
+    wrong = [problem for problem in problems if problem.kind == "wrong-value"]
+    assert [problem.values["found"] for problem in wrong] == ([value] if since else [])
+    if since:
+        (package, release), *_ = versions.items()
+        assert wrong[0].values["upstream"] == f"{package} {release}"
+        assert value not in wrong[0].values["expected"]
+
+
+@pytest.mark.parametrize(
+    ("key", "release", "taken"),
+    [
+        ("cuda-graph-scope", "0.11.0", False),
+        ("cuda-graph-scope", "0.12.0", True),
+        ("use_custom_fsdp", "0.13.1", True),
+        ("use_custom_fsdp", "0.14.0", False),
+        ("context-parallel-size", "0.16.0", True),
+    ],
+)
+def test_megatrons_options_by_release(key, release, taken):
+    from gpulint.formats.core.flat_keys import unknown_flat_keys
+
+    document = parse(json.dumps({key: 2}), "a.json", "json")
+    with stating({"megatron-core": release}, {}):
+        problems = [*unknown_flat_keys(document, "megatron", "Megatron-LM core 0.20.0", lambda *_: True)]
+    assert [problem.key for problem in problems] == ([] if taken else [key])
+    assert takes("megatron", key.replace("-", "_"), {"megatron-core": release}) == taken

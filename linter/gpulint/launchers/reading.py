@@ -262,9 +262,10 @@ def _open_bare(
     given = Source(Hardware(None, settings.gpus or directives.gpus, None), from_command_line)
     started = Source(Hardware(None, launch.resources.processes, launch.resources.nodes), from_launch(launch))
     say_where(reading.job, given.hardware.or_else(started.hardware), [given, started])
-    project = project_of(document, settings, Hardware(None, None, None), 0)
+    card = settings.gpu or directives.gpu or settings.configured_gpu or _known_gpu(launch.resources)
+    project = project_of(document, settings, Hardware(card, None, None), 0)
     apply(launch, reading, project.root)
-    return Opened(reading, project, None, directives, launch.part, of_launcher=True)
+    return Opened(reading, project, project.gpu, directives, launch.part, of_launcher=True)
 
 
 def _rereader(

@@ -47,8 +47,8 @@ class FactSource(Protocol):
     def get(self, path: str) -> Any:
         """The value of a fact, UNKNOWN where it cannot be derived."""
 
-    def has(self, path: str) -> bool:
-        """Whether a key (`config.` path) is written in the file."""
+    def has(self, path: str) -> Any:
+        """Whether a key (`config.` path) is written in the file; UNKNOWN where the start may add it."""
 
     def peak_if(self, changes: dict[str, Any]) -> Any:
         """The bytes one GPU would need with Job fields changed, UNKNOWN where not estimable."""
@@ -91,7 +91,7 @@ def _fact(tree: Tree, facts: FactSource) -> Any:
     return facts.get(tree[1])
 
 
-def _has(tree: Tree, facts: FactSource) -> bool:
+def _has(tree: Tree, facts: FactSource) -> Any:
     return facts.has(tree[1])
 
 
@@ -265,6 +265,12 @@ def _words(value: Any) -> Any:
     return [value] if is_number(value) else value if isinstance(value, list | tuple) else UNKNOWN
 
 
+def _distinct(value: Any) -> Any:
+    """The items of a list, or of text with commas, each once."""
+    items = _parts(value)
+    return items if items is UNKNOWN else [item for at, item in enumerate(items) if item not in items[:at]]
+
+
 def _text(method: str) -> Callable[..., Any]:
     def of(value: Any, *rest: Any) -> Any:
         if not isinstance(value, str) or not all(isinstance(item, str) for item in rest):
@@ -289,6 +295,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "next_of": _next_of,
     "parts": _parts,
     "words": _words,
+    "distinct": _distinct,
 }
 """Functions of values. `known`, `default`, `has` and `peak_if` are handled apart: they accept what is unknown."""
 

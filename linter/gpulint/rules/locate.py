@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..finding import Location
 from ..source.node import Span
-from .facts.facts import CONFIG, DEEPSPEED, LAUNCH
+from .facts.facts import CONFIG, DEEPSPEED, LAUNCH, OPTION
 from .message import filled
 
 if TYPE_CHECKING:
@@ -52,13 +52,14 @@ def _spot(path: str, facts: Facts) -> Spot | None:
     if path == "item":
         item = facts.item
         return Spot(item.path or facts.reading.config.path, item.span, item.key) if item else None
-    if path.startswith((CONFIG, DEEPSPEED)):
+    if path.startswith((CONFIG, DEEPSPEED, OPTION)):
         entry = facts.entry(path)
         if entry is None:
             return None
         inside = path.startswith(DEEPSPEED)
         file = facts.deepspeed_path() if inside else facts.reading.config.path
-        return Spot(entry.key.path or file, entry_span(entry), path.partition(".")[2])
+        key = str(entry.key.value) if path.startswith(OPTION) else path.partition(".")[2]
+        return Spot(entry.key.path or file, entry_span(entry), key)
     origins = facts.job.origins
     if path.startswith(LAUNCH):
         origins = {LAUNCH + name: said[1] for name, said in (facts.reading.launch or {}).items()}

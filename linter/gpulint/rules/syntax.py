@@ -28,6 +28,7 @@ ARITY: dict[str, tuple[int, int]] = {
     "divisors": (1, 1),
     "parts": (1, 1),
     "words": (1, 1),
+    "distinct": (1, 1),
     "next_of": (2, 2),
     "default": (2, 2), "has": (1, 1), "peak_if": (2, 8),
 }  # fmt: skip
@@ -197,7 +198,7 @@ def _call(node: ast.Call, depth: int) -> Tree:
         raise ExpressionError(f"{name} needs {wanted} arguments", node.col_offset)
     arguments = [_tree(argument, depth) for argument in node.args]
     if name == "has":
-        if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.", "launch.")):
+        if arguments[0][0] != "fact" or not arguments[0][1].startswith(("config.", "deepspeed.", "launch.", "option.")):
             raise ExpressionError("has needs a key: has(config.key)", node.col_offset)
         return ["has", arguments[0][1]]
     if name == "peak_if":

@@ -39,10 +39,11 @@ class Node:
     included. Aliased YAML nodes are shared, never copied. `merged` counts the leading entries of a mapping
     that YAML merge keys (`<<`) brought in: they stand elsewhere in the file, and own entries win over them.
     `path` is the file that a node stands in where that is not its document's own (a flag laid over a config). `may_be`
-    are the values one of which a scalar has that the start fills in, where the script states them all.
+    are the values one of which a scalar has that the start fills in, where the script states them all. `open` is a
+    mapping to which the start may add entries that nobody states (`vllm serve $EXTRA_ARGS`).
     """
 
-    __slots__ = ("kind", "may_be", "merged", "path", "raw", "span", "value")
+    __slots__ = ("kind", "may_be", "merged", "open", "path", "raw", "span", "value")
 
     def __init__(self, kind: str, value: Any, span: Span, raw: str = "") -> None:
         self.kind = kind
@@ -52,6 +53,7 @@ class Node:
         self.merged = 0
         self.path: str | None = None
         self.may_be: tuple[Any, ...] = ()
+        self.open = False
 
     @property
     def is_mapping(self) -> bool:

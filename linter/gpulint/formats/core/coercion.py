@@ -151,6 +151,22 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join([*words[:LISTED], *(["..."] if len(words) > LISTED else [])])
 
 
+def listed(words: Sequence[str]) -> str:
+    """The words of an enumeration, for people; of many their number, too."""
+    return one_of(words) if len(words) <= LISTED else f"one of {len(words)} words ({_listed(words)})"
+
+
 def one_of(words: Sequence[str]) -> str:
     """The words of an enumeration, for people; the first ones where there are many."""
     return words[0] if len(words) == 1 else f"one of {_listed(words)}"
+
+
+def found_text(node: Node) -> str:
+    """A value that is of another type than its key's, for people."""
+    if node.is_mapping:
+        return "a mapping"
+    if node.is_sequence:
+        return "a list"
+    if isinstance(node.value, bool) and node.raw.lower() not in ("true", "false", ""):
+        return f"{node.raw}, which YAML takes for {str(node.value).lower()} where it is not quoted"
+    return node.raw or str(node.value)

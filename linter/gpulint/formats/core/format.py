@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...source.document import Document
     from ...source.edit.replacement import Edit
     from ...source.node import Entry, Span
+    from .arguments import Arguments
 
     Describe = Callable[["Reading", dict[str, Any]], str | None]
     Edits = Callable[["Reading", dict[str, Any]], list[Edit] | None]
@@ -57,6 +58,7 @@ class Reading:
     are the keys that the format asked for and the start fills in, without a field of the Job that could say what it may
     be. `further` is a word of the command that may add flags when it runs. `foreign` are options of the command that
     the format knows nothing of, as a script of its own has them.
+    `options` are those of a server by its own names; None where a file's keys have one spelling each.
     """
 
     format: str
@@ -70,6 +72,7 @@ class Reading:
     blanks: dict[str, Entry] = field(default_factory=dict)
     foreign: list[Entry] = field(default_factory=list)
     further: str = ""
+    options: Arguments | None = None
 
 
 class Project(NamedTuple):

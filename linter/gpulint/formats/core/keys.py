@@ -26,10 +26,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .coercion import accepts, type_text
+from .coercion import accepts, found_text, type_text
 from .format import Problem
 from .placeholders import is_blank
-from .releases import begins_another, is_former, may_take, of_stated, standing_of
+from .releases import begins_another, is_former, is_taken, may_take, of_stated, standing_of, value_of_another_release
 from .typos import begun, beside, nearest, old_key, same_degree, unknown_key
 from .values import former_value, out_of_bounds, wrong_value
 
@@ -263,14 +263,18 @@ class _Walk:
         if node.is_scalar and (node.value is None or node.value == self.placeholder or is_blank(node.value)):
             return
         shapes = list(branches(self.schema, part))
-        place = dotted.removeprefix(f"{self.prefix}.")
+        place, text = dotted.removeprefix(f"{self.prefix}."), node.value
         strict, extended = self.coercion == "pydantic", self.extended
         if (former := former_value(self.name, place, node)) is not None:
             self.told("deprecated-key", f"{dotted}: {node.value}", node, former)
-        elif (wrong := wrong_value(self.name, place, shapes, node, extended=extended, strict=strict)) is not None:
+        elif isinstance(text, str) and (other := value_of_another_release(self.name, place, text, self.upstream)):
+            self.told("wrong-value", dotted or key, node, other)
+        elif not is_taken(self.name, place, text) and (
+            wrong := wrong_value(self.name, place, shapes, node, extended=extended, strict=strict)
+        ):
             self.told("wrong-value", dotted or key, node, wrong)
         elif not any(accepts(branch, node, self.coercion) for branch in shapes):
-            self.told("wrong-type", dotted or key, node, {"expected": type_text(shapes), "found": _found(node)})
+            self.told("wrong-type", dotted or key, node, {"expected": type_text(shapes), "found": found_text(node)})
         elif node.is_scalar and (beyond := out_of_bounds(self.name, place, node)) is not None:
             self.told("out-of-bounds", dotted or key, node, beyond)
         elif node.is_mapping:
@@ -281,7 +285,7 @@ class _Walk:
                 self.value(item, items or {}, dotted)
 
     def told(self, kind: str, key: str, node: Node, values: dict[str, str]) -> None:
-        self.problems.append(Problem(kind, key, node.span, {**values, "upstream": self.upstream}, self.path))
+        self.problems.append(Problem(kind, key, node.span, {"upstream": self.upstream, **values}, self.path))
 
     def unknown_key(self, entry: Entry, key: str, dotted: str, shape: Shape) -> None:
         found = standing_of(self.name, self.place(dotted))
@@ -386,13 +390,3 @@ def _set_aside(entry: Entry, key: str, treatment: str) -> bool:
     if treatment == "ignored" and entry.value.is_scalar and entry.value.value is None:
         return True
     return key.startswith(("_", "x-", ".", "//", "#", "$")) or is_blank(key)
-
-
-def _found(node: Node) -> str:
-    if node.is_mapping:
-        return "a mapping"
-    if node.is_sequence:
-        return "a list"
-    if isinstance(node.value, bool) and node.raw.lower() not in ("true", "false", ""):
-        return f"{node.raw}, which YAML takes for {str(node.value).lower()} where it is not quoted"
-    return node.raw or str(node.value)

@@ -7,9 +7,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ...upstream.behaviour import earlier, is_release
-from ...upstream.key_releases.table import before, completes, is_tabled, of_bounds, standing, stated_of, takes
+from ...upstream.key_releases.table import (
+    before,
+    completes,
+    is_tabled,
+    of_bounds,
+    standing,
+    stated_of,
+    takes,
+    values_of,
+)
 from ...upstream.packages import package_of
-from .coercion import as_number
+from .coercion import as_number, listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -96,6 +105,32 @@ def _of_all(package: str, ask: Callable[[Mapping[str, str]], Standing | None]) -
 def may_take(schema: str, key: str, value: object = None) -> bool:
     """Whether the release that runs may take a key, or a value of it."""
     return takes(schema, key, _versions, value)
+
+
+def is_taken(schema: str, key: str, value: object) -> bool:
+    """Whether a release is stated that surely takes a value of a key, whatever the newest does."""
+    found = standing(schema, key, _versions, value)
+    return found is not None and found.taken and bool(found.release)
+
+
+def value_of_another_release(schema: str, key: str, value: str, upstream: str) -> dict[str, str] | None:
+    """What a problem says of a value that the stated release does not take, yet or any more; None for all others."""
+    if not stated_of(schema, _versions):
+        return None
+    found = standing(schema, key, _versions, value)
+    if found is None or found.taken or not found.release:
+        return None
+    found = _of_all(found.package, lambda versions: standing(schema, key, versions, value))
+    if found is None or found.taken:
+        return None
+    expected = listed(values_of(schema, key, _versions))
+    return {
+        "expected": expected,
+        "found": value,
+        "suggestion": "",
+        "treatment": "refused",
+        **of_stated(found, upstream),
+    }
 
 
 def begins_another(schema: str, option: str) -> bool:

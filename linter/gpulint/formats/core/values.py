@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...source.tables import read_table
-from .coercion import LISTED, as_boolean, as_number, one_of
+from .coercion import as_boolean, as_number, listed
 from .typos import nearest_word
 
 if TYPE_CHECKING:
@@ -55,27 +55,21 @@ def wrong_value(
         return None
     closed = words.closed and not extended
     first = [suggestion] if suggestion else []
-    listed = [*first, *(word for word in words.known if word != suggestion)]
+    known_words = [*first, *(word for word in words.known if word != suggestion)]
     return {
-        "expected": _expected(listed),
+        "expected": listed(known_words),
         "found": node.raw or text,
         "suggestion": suggestion,
         "treatment": "refused" if closed else "misspelt",
     }
 
 
-def _expected(words: list[str]) -> str:
-    if len(words) <= LISTED:
-        return one_of(words)
-    return f"one of {len(words)} words ({', '.join(words[:LISTED])}, ...)"
-
-
 def former_value(schema: str, dotted: str, node: Node) -> dict[str, str] | None:
-    """What is to stand for a word that a tool took once and stops at now, and the last release that took it."""
+    """What is to stand for a word that a tool took once and stops at now, and the first release that stops at it."""
     for row in _table()["former"].get(schema, {}).get(dotted, ()):
         if isinstance(node.value, str) and node.value.startswith(row["starts"]):
             empty = {"replacement": "", "spelling": "", "treatment": "refused", "stated": "no"}
-            return {**empty, "instead": row["instead"], "reason": f"last known to {row['last']}"}
+            return {**empty, "instead": row["instead"], "reason": f"taken before {row['until']}"}
     return None
 
 
@@ -99,25 +93,28 @@ def _table() -> dict[str, Any]:
 
 
 class Bounds(NamedTuple):
-    """`least` and `most` are taken, `above` is not; `only` are numbers that are taken besides."""
+    """`least` and `most` are taken, `above` and `below` are not; `only` are numbers that are taken besides."""
 
     least: float | None = None
     above: float | None = None
     most: float | None = None
     only: tuple[float, ...] = ()
+    below: float | None = None
 
     def holds(self, number: float) -> bool:
         """Whether the number is taken; infinity and what is no number are not."""
         if number in self.only:
             return True
         low = (self.least is None or number >= self.least) and (self.above is None or number > self.above)
-        return low and number < float("inf") and (self.most is None or number <= self.most)
+        high = (self.most is None or number <= self.most) and (self.below is None or number < self.below)
+        return low and high and number < float("inf")
 
     def __str__(self) -> str:
         parts = [
             *([f"from {self.least:g}"] if self.least is not None else []),
             *([f"above {self.above:g}"] if self.above is not None else []),
             *([f"up to {self.most:g}"] if self.most is not None else []),
+            *([f"below {self.below:g}"] if self.below is not None else []),
         ]
         return f"a number {' '.join(parts)}" + "".join(f", or {number:g}" for number in self.only)
 
@@ -141,6 +138,6 @@ def _bounds() -> dict[str, dict[str, Bounds]]:
     for schema, groups in rows.items():
         for row in groups:
             only = tuple(row.get("only", ()))
-            bounds = Bounds(row.get("least"), row.get("above"), row.get("most"), only)
+            bounds = Bounds(row.get("least"), row.get("above"), row.get("most"), only, row.get("below"))
             found.setdefault(schema, {}).update(dict.fromkeys(row["keys"], bounds))
     return found

@@ -98,6 +98,7 @@ class Server(Reader):
         super().__init__(document, project, engine.name, engine.upstream, keys=keys, blank=blank)
         self.engine = engine
         self.version = project.versions.get(engine.name)
+        self.reading.options = keys
 
     def problems(self) -> list[Problem]:
         """Unknown and removed options."""

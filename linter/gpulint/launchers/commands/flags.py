@@ -89,6 +89,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
         match = _FLAG.match(word.text)
         if match is None or (match.end() < len(word.text) and word.text[match.end()] != "="):
             if _anything(word) and (root.value or word.may_be or _ARGUMENTS.fullmatch(word.text)):
+                root.open |= not word.may_be
                 _put_perhaps(root, word, manner, places, file.path)
                 continue
             _positional(root, word, rest, manner, places, file.path)
@@ -98,7 +99,9 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
             size = match.end() + 1
             node = scalar(word._replace(text=word.text[size:], at=word.at[size:]), places, file.path)
         else:
+            begun = here
             values, here = _values(words, here, name.text, manner)
+            root.open |= len(values) < here - begun
             if values:
                 node = _list(values, places, file.path)
             else:
@@ -112,13 +115,15 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
 
 def inside(document: Document, entries: Iterable[Entry], like: Node) -> Document:
     """A config whose keys stand somewhere inside a file; `like` is the mapping that holds most of them."""
-    return document._replace(roots=[Node("mapping", list(entries), like.span, like.raw)])
+    root = Node("mapping", list(entries), like.span, like.raw)
+    root.open = like.open
+    return document._replace(roots=[root])
 
 
 def overlaid(base: Document, flags: Document) -> Document:
     """A config file with the flags that win over it; they keep the places and the file where they stand."""
     root = Node("mapping", list(base.root.entries()), base.root.span, base.root.raw)
-    root.merged = base.root.merged
+    root.merged, root.open = base.root.merged, base.root.open or flags.root.open
     _lay(root, flags.root)
     return base._replace(roots=[root, *base.roots[1:]])
 

@@ -19,6 +19,7 @@ from ..mistakes.watch import JOINS, Watch
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
+from .card_demands import tell_demands
 from .cut_lines import cut, early, joined, misspelt, together, unexported
 from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
@@ -53,6 +54,9 @@ MAX_PROCESSES = 10_000
 
 MAX_JOBS = 50
 """Jobs of one launcher file."""
+
+SERVED = ("swift deploy", "swift infer", "swift app")
+"""Commands of ms-swift that train nothing; their engine is read no further."""
 
 
 def jobs_of(
@@ -165,7 +169,7 @@ class _Gathered:
         self._say(misspelt(one.inner, self.file))
         if begun is not None or starts_ranks(program):
             self._read_text(one, own)
-        if begun is None or len(self.launches) >= MAX_JOBS:
+        if begun is None or len(self.launches) >= MAX_JOBS or named(program) in SERVED:
             self._leave(program, own, tasks, project)
         else:
             self._launch(one, begun, own, tasks, project)
@@ -193,7 +197,8 @@ class _Gathered:
 
     def _leave(self, program: Unwrapped, own: Resources, tasks: Tasks | None, project: Project) -> None:
         self._unknown.append(program)
-        if starts_ranks(program) and len(self.bare) < MAX_JOBS:
+        demands = tell_demands(own, program, self.file)
+        if (demands or starts_ranks(program)) and len(self.bare) < MAX_JOBS:
             _processes(own, program, self.file, project)
             ranks_of(own, tasks if not program.launchers else None)
             self.bare.append(_bare(program, own, self.file, self.part))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import (
     batch_facts,
+    card_facts,
+    floor_facts,
     job_facts,
     launcher_facts,
     memory_facts,
@@ -16,6 +18,8 @@ from . import (
 
 __all__ = [
     "batch_facts",
+    "card_facts",
+    "floor_facts",
     "job_facts",
     "launcher_facts",
     "memory_facts",

@@ -2,8 +2,9 @@
 
 A fact is a dotted name. Named facts are functions registered with `@fact`; their docstring is the meaning that
 the documentation prints. Besides them are open families: every Job field by its path, `config.<key>` of the
-checked file, `deepspeed.<key>` of the DeepSpeed config in force, `launch.<name>` of the launcher that starts it,
-`origin.<field>` (file, default, assumed ...) of a Job field, and `item.<value>` in rules with `each`.
+checked file, `option.<name>` of a server in any spelling, `deepspeed.<key>` of the DeepSpeed config in force,
+`launch.<name>` of the launcher that starts it, `origin.<field>` (file, default, assumed ...) of a Job field, and
+`item.<value>` in rules with `each`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...estimator import budget
+from ...formats.core.arguments import Arguments
 from ..expression import UNKNOWN
 from ..quantity import CONSTANTS
 
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...estimator.estimate import Estimate, Spread
+    from ...formats.core.arguments import Given
     from ...formats.core.format import Problem, Project, Reading
     from ...hardware.gpu import Gpu
     from ...job.job import Job
     from ...models.model import Model
     from ...source.node import Entry, Node
 
-CONFIG, DEEPSPEED, ITEM, LAUNCH, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "origin."
+CONFIG, DEEPSPEED, ITEM, LAUNCH, OPTION, ORIGIN = "config.", "deepspeed.", "item.", "launch.", "option.", "origin."
+
+KEYS = (CONFIG, DEEPSPEED, LAUNCH, OPTION)
+"""Families of what is written somewhere: rules may ask whether it is, and point there."""
 
 MAX_ESTIMATES = 24
 """What-if estimates that the conditions of all rules may ask for on one file."""
@@ -100,12 +106,16 @@ class Facts:
             value = self._values[path] = self._derive(path)
             return value
 
-    def has(self, path: str) -> bool:
-        """Whether the key of a `config.` or `deepspeed.` path is written, null included, or the launcher says it."""
+    def has(self, path: str) -> Any:
+        """Whether the key of a path of KEYS is written, null included, or the launcher says it.
+
+        UNKNOWN for an option that further words of the command may add.
+        """
         self.reads.add(path)
         if path.startswith(LAUNCH):
             return path[len(LAUNCH) :] in (self.reading.launch or {})
-        return self.entry(path) is not None
+        found = self.entry(path) is not None
+        return UNKNOWN if not found and path.startswith(OPTION) and self.reading.config.root.open else found
 
     def peak_if(self, changes: dict[str, Any]) -> Any:
         """Process bytes of the fullest GPU with Job fields changed; UNKNOWN where not estimable."""
@@ -114,11 +124,21 @@ class Facts:
         return UNKNOWN if estimate is None else estimate.needed
 
     def entry(self, path: str) -> Entry | None:
-        """The entry that a `config.` or `deepspeed.` path names, None where the key is not written."""
+        """The entry that a `config.`, `deepspeed.` or `option.` path names, None where the key is not written."""
         if path.startswith(CONFIG):
             return self.reading.config.root.find(path[len(CONFIG) :])
+        if path.startswith(OPTION):
+            given = self.option(path)
+            return given.entry if given is not None else None
         root = self.deepspeed_root() if path.startswith(DEEPSPEED) else None
         return root.find(path[len(DEEPSPEED) :]) if root is not None else None
+
+    def option(self, path: str) -> Given | None:
+        """An option of the server, `option.tp_size`, or a key inside one, however it is written."""
+        options = self.reading.options
+        if options is None:
+            options = self.reading.options = Arguments(self.reading.config.root, dashes=True)
+        return options.raw(path[len(OPTION) :])
 
     def deepspeed_root(self) -> Node | None:
         """The DeepSpeed config in force: the file itself, the one it names, or the one it holds."""
@@ -258,6 +278,11 @@ class Facts:
             return known.derive(self)
         if path in CONSTANTS:
             return CONSTANTS[path]
+        if path.startswith(OPTION):
+            given = self.option(path)
+            if given is None:
+                return UNKNOWN if self.reading.config.root.open else None
+            return UNKNOWN if filled_at_launch(given.value) else given.value
         if path.startswith((CONFIG, DEEPSPEED)):
             entry = self.entry(path)
             if entry is None and path.startswith(DEEPSPEED) and self.deepspeed_root() is None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 FAMILIES = {
     "config.<key>": ("any", "The value of a key of the checked file; null if it is not set."),
+    "option.<name>": (
+        "any",
+        "The value of a server's option, or of a key in one, by its first name with underscores, however written.",
+    ),
     "deepspeed.<key>": ("any", "The value of a key of the DeepSpeed config in use, in whichever file it is."),
     "origin.<field>": (
         "text",
@@ -43,6 +47,7 @@ FUNCTIONS = {
     "starts_with": "whether a text begins with another",
     "parts": "the items of a list, or of text with commas",
     "words": "the items of a list, or of text with blanks between",
+    "distinct": "the items of a list, or of text with commas, each once",
     "divisors": "the divisors of a whole number up to 4,096, in order",
     "next_of": "the smallest number of a list that is not below another: `next_of([8, 16, 32], adapter.r)`",
     "ends_with": "whether a text ends with another",

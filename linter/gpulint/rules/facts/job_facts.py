@@ -206,6 +206,22 @@ def _longest_rope(facts: Facts) -> Any:
     return int(first * factor) if isinstance(first, int) else UNKNOWN
 
 
+@fact("model.text_only")
+def _text_only(facts: Facts) -> Any:
+    """Whether the model takes text alone: its config.json has no part for images, audio or video."""
+    if facts.model is None or not facts.model.exact:
+        return UNKNOWN
+    told = ("vision", "visual", "image", "video", "audio", "speech", "text_config", "thinker", "mm_", "encoder")
+    return not any(part in key for key in facts.model.config for part in told)
+
+
+@fact("model.sliding_window", type="whole number")
+def _sliding_window(facts: Facts) -> Any:
+    """Tokens that every layer looks back; null if a layer attends to all."""
+    windows = facts.model.shape.windows if facts.model is not None else None
+    return UNKNOWN if windows is None else windows[0] if windows and None not in windows else None
+
+
 @fact("model.checkpoint_quantization")
 def _checkpoint_quantization(facts: Facts) -> Any:
     """`quantization_config.quant_method` of the model's own config.json, else the method in its id (`-GPTQ`, `-AWQ`,

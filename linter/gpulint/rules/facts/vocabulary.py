@@ -8,7 +8,7 @@ from ...declared import unit_of
 from ...job.job import field_paths, job_fields
 from ..quantity import CONSTANTS
 from . import fact_modules  # noqa: F401  (they register their facts)
-from .facts import CONFIG, DEEPSPEED, FACTS, ITEM, LAUNCH, ORIGIN
+from .facts import FACTS, ITEM, KEYS, ORIGIN
 
 PROBLEM_KINDS = {
     "unknown-key": "a key that the tool does not know",
@@ -106,14 +106,14 @@ def is_known(path: str) -> bool:
         return path[len(ITEM) :] in ITEM_VALUES
     if path.startswith(ORIGIN):
         return path[len(ORIGIN) :] in job_paths()
-    if path.startswith((CONFIG, DEEPSPEED, LAUNCH)):
+    if path.startswith(KEYS):
         return not path.endswith(".")
     return _is_version(path) or path in FACTS or path in CONSTANTS or path in job_paths()
 
 
 def is_place(path: str) -> bool:
     """Whether a finding may point at it: a Job field or a key."""
-    return path.startswith((CONFIG, DEEPSPEED, LAUNCH)) or path in job_paths() or _is_version(path)
+    return path.startswith(KEYS) or path in job_paths() or _is_version(path)
 
 
 def _is_version(path: str) -> bool:

@@ -204,7 +204,7 @@ class _WithFactor:
     def get(self, path: str) -> Any:
         return self.factor if path == "factor" else self.facts.get(path)
 
-    def has(self, path: str) -> bool:
+    def has(self, path: str) -> Any:
         return self.facts.has(path)
 
     def peak_if(self, changes: dict[str, Any]) -> Any:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TRAINER = ("transformers", "")
 SOURCES: dict[str, tuple[tuple[str, str], ...]] = {
     "accelerate": (("accelerate", ""),),
+    "autotrain": (("autotrain-advanced", ""),),
     "axolotl": (("axolotl", ""),),
     "deepspeed": (("deepspeed", ""),),
     "hf_trainer": (TRAINER, ("trl", ""), ("accelerate", "launch")),
@@ -27,6 +28,7 @@ SOURCES: dict[str, tuple[tuple[str, str], ...]] = {
     "llamafactory": (("llamafactory", ""), TRAINER, ("transformers", "seq2seq")),
     "llm_foundry": (("llm-foundry", ""),),
     "lmdeploy": (("lmdeploy", ""),),
+    "megatron": (("megatron-core", ""),),
     "megatron_swift": (("ms-swift", "megatron"),),
     "ms_swift": (("ms-swift", ""), TRAINER, ("transformers", "seq2seq"), ("trl", "")),
     "nemo_automodel": (("nemo-automodel", ""),),
@@ -36,6 +38,7 @@ SOURCES: dict[str, tuple[tuple[str, str], ...]] = {
     "oumi": (("oumi", ""),),
     "sglang": (("sglang", ""),),
     "tgi": (("tgi", ""),),
+    "torchtune": (("torchtune", ""),),
     "torchtitan": (("torchtitan", ""),),
     "verl": (("verl", ""),),
     "verl_sft": (("verl", "sft"),),
@@ -104,6 +107,14 @@ def takes(schema: str, key: str, versions: Mapping[str, str], value: object = No
     """Whether the stated releases, or the newest, may take a key or a value: what no table tells counts as taken."""
     found = standing(schema, key, versions, value)
     return found is None or found.taken
+
+
+def values_of(schema: str, key: str, versions: Mapping[str, str]) -> list[str]:
+    """The values of a key that tables know and the stated releases take, in the order of the tables."""
+    start = f"{key.replace('-', '_')}="
+    known = dict.fromkeys(name for source in SOURCES.get(schema, ()) for name in _spans(*source))
+    found = [name.removeprefix(start) for name in known if name.startswith(start)]
+    return [value for value in found if takes(schema, key, versions, value)]
 
 
 def completes(schema: str, option: str, versions: Mapping[str, str]) -> bool:
