@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def findings(folder: Path, command: list[str]) -> list[Finding]:
-    """What `gpulint` finds in a copy of a folder without the answers; nothing where it cannot read the file."""
+    """What `gpulint` finds in a copy of a folder without the answers; and what it cannot read."""
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch, "report")
         shutil.copytree(folder, work, ignore=shutil.ignore_patterns("case.json"))
@@ -44,7 +44,18 @@ def findings(folder: Path, command: list[str]) -> list[Finding]:
         done = subprocess.run(words, cwd=work, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout) if done.stdout.startswith("{") else {"findings": []}
     found: list[Finding] = report["findings"]
-    return found
+    return [*found, *map(_unread, _UNREAD.finditer(done.stderr))]
+
+
+_UNREAD = re.compile(r"^gpulint: (?P<path>[^\s:]+):(?P<line>\d+)(?::\d+)?: (?P<message>.+)$", re.MULTILINE)
+
+
+def _unread(match: re.Match[str]) -> Finding:
+    """A named file that cannot be read is no finding of a rule: the command fails with its place and the reason."""
+    return {
+        **match.groupdict(), "line": int(match["line"]), "rule": "unreadable", "severity": "error",
+        "notes": [match["message"]], "suggestions": [], "related": [],
+    }  # fmt: skip
 
 
 def names_cause(finding: Finding, wanted: dict[str, Any]) -> bool:

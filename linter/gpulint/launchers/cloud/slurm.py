@@ -76,7 +76,7 @@ def fill(resources: Resources, found: dict[str, Stated]) -> None:
     resources.gpu = resources.gpu or kind
     if "mem" in found:
         text, span, path = found["mem"]
-        resources.state("host_memory", size(text, unit="M"), path, "mem", span)
+        resources.state("host_memory", size(text, unit="M") or None, path, "mem", span)  # 0 is all that the node has
     else:
         _memory_of_parts(resources, found)
     for name in ("ntasks-per-node", "ntasks", "cpus-per-task", "gpus-per-task"):

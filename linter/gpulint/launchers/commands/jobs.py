@@ -16,6 +16,7 @@ from ..containers.mounts import of_project
 from ..launch import Launch, Resources, Started
 from ..mistakes.starts import Start
 from ..mistakes.watch import JOINS, Watch
+from ..mistakes.wrong_command import HEADS
 from ..shell.script import place, whole
 from ..shell.shell import commands
 from .accelerate_file import state_processes
@@ -173,7 +174,7 @@ class _Gathered:
             self._leave(program, own, tasks, project)
         else:
             self._launch(one, begun, own, tasks, project)
-        if begun is not None or starts_ranks(program) or program.head in JOINS:
+        if begun is not None or starts_ranks(program) or program.head in JOINS | HEADS:
             start_ = Start(program, one.inner.environment, own, tasks, self.file, project)
             self._say(self._watch.start(start_, one.command))
 

@@ -10,6 +10,7 @@ from .own_address import own_address, same_rank
 from .refused_options import behind_image, refused_options
 from .task_devices import one_card_a_task
 from .visible_devices import broken_devices
+from .wrong_command import wrong_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _CHECKS = (
     own_address, no_address, same_rank, missing_nodes, lone_machines, broken_devices, one_card_a_task, refused_options,
-    behind_image,
+    behind_image, wrong_command,
 )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ def missing_nodes(start: Start) -> Iterator[Problem]:
     """The problems of the number of nodes that a launcher is told of."""
     entry = _waited_for(start)
     given = start.resources.nodes
+    if entry is None and given is not None:
+        yield from _by_default(start)
     if entry is None or given is None or not _SPREAD.isdisjoint(start.wrappers):
         return
     asked = as_integer(entry.value.value)
@@ -49,6 +51,18 @@ def missing_nodes(start: Start) -> Iterator[Problem]:
             value=str(running),
             reason=f"each of {running} nodes starts a job of its own, as {key} is 1: all write to the same output",
         )
+
+
+def _by_default(start: Start) -> Iterator[Problem]:
+    """torchrun's `--nnodes` is 1 where neither it nor `PET_NNODES` says otherwise."""
+    running = _running(start) if start.everywhere else None
+    span = start.at(start.program.name)
+    if running is None or running < 2 or span is None or "PET_NNODES" in start.environment:
+        return
+    for _, root in start.launcher("torchrun"):
+        if not root.open:
+            why = f"each of {running} nodes starts a job of its own, as nnodes is 1 by default; all write to one output"
+            yield start.problem("lone-nodes", "nnodes", span, value=str(running), reason=why)
 
 
 def lone_machines(start: Start) -> Iterator[Problem]:
