@@ -75,13 +75,7 @@ def sglang(files: Files) -> Groups:
         for cls in classes:
             for field, node in fields(cls).items():
                 names |= set(field_options(node, field))
-    tree = files.tree("srt/server_args.py")
-    values = {f"{option}={value}" for option in SGLANG_CHOICES for value in choices(tree, f"--{option}")}
-    return {"": names | values}
-
-
-SGLANG_CHOICES = ("quantization", "kv-cache-dtype", "attention-backend")
-"""Options of SGLang whose words came and went."""
+    return {"": names}
 
 
 def transformers(files: Files) -> Groups:

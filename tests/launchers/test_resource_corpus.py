@@ -32,6 +32,7 @@ TRUE_ERRORS = {
         "GPU002",
     ),  # fields that no VLLMRuntime of the CRD has; kubectl refuses them
     ("ray-cluster-auto.yaml", "GPU004"),  # a node label of 8, which is to be a string
+    ("basic-vllm.yaml", "GPU251"),  # vLLM 0.8.5 takes the checkpoint's bfloat16, and the card is a T4
     ("deploy-llm.yaml", "GPU201"),  # an 8B model with 32,768 tokens on one L4 and vLLM 0.8.5
     ("kaito_workspace_custom_config.yaml", "GPU701"),  # two tensor ranks on an instance of one A100
 }

@@ -38,15 +38,20 @@ def set_gpus(reader: Reader) -> None:
         if reader.project.nodes is None:
             reader.bind((Key("hardware.nodes", "cluster.num_nodes", POSITIVE, 1),))
     set_hardware(reader, reader.project, stated, sharded=True)
-    if reader.project.gpus is None and reader.job.hardware.gpus and _has_others(reader):
+    if reader.job.hardware.gpus and _has_others(reader):
         note = "teachers or environments have nodes of the cluster that their launch script counts"
         reader.assumed("hardware.gpus", reader.job.hardware.gpus, note)
 
 
 def _has_others(reader: Reader) -> bool:
-    """Whether teachers or NeMo Gym's models have nodes of their own (`_spinup_nemo_gym`, `opd_teacher_nodes`)."""
-    teachers = reader.value(FLAG, "on_policy_distillation.non_colocated_teachers.enabled", default=False)
-    return bool(teachers) or reader.given(POSITIVE, "env.nemo_gym.num_gpu_nodes") is not None
+    """Whether teachers or NeMo Gym's models may have nodes of their own (`_spinup_nemo_gym`, `opd_teacher_nodes`).
+
+    The judges of NeMo Gym are servers that the launch script places, whatever the config counts.
+    """
+    return any(
+        reader.value(FLAG, key, default=False)
+        for key in ("on_policy_distillation.non_colocated_teachers.enabled", "env.should_use_nemo_gym")
+    )
 
 
 def _aside(reader: Reader, gpus: int, nodes: int) -> int:

@@ -55,7 +55,6 @@ def launches(document: Document, project: Project) -> Started:
     problems: list[Problem] = []
     devices: list[str] = []
     alone = ""
-    bare: list[Launch] = []
     services = document.root.get("services")
     for entry in services.entries() if services is not None else ():
         service = entry.value

@@ -32,7 +32,7 @@ from .own_launcher import with_launcher
 from .programs import begin, named
 from .project_files import with_project_files
 from .serve_files import served_file
-from .skip_reasons import NOTHING, starts_ranks
+from .skip_reasons import NOTHING, SERVED, starts_ranks
 from .skip_reasons import reason as why
 from .sourced_scripts import Trail, follow, sourced
 from .tasks import ask, ranks_of, tell_tasks
@@ -55,10 +55,6 @@ MAX_PROCESSES = 10_000
 
 MAX_JOBS = 50
 """Jobs of one launcher file."""
-
-SERVED = ("swift deploy", "swift infer", "swift app")
-"""Commands of ms-swift that train nothing; their engine is read no further."""
-
 
 def jobs_of(
     script: Script,

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from .images import elsewhere, not_estimated
-from .programs import known
+from .programs import known, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +28,9 @@ _PARALLEL = frozenset({"mpirun", "srun"})
 _NAMED = re.compile(r"[^-*$\[\]\s]|\$.*\.py$")
 """How the name of a program begins: not as an option, a pattern, or a variable that may hold anything."""
 
+SERVED = ("swift deploy", "swift infer", "swift app")
+"""Commands of ms-swift that train nothing; their engine is read no further."""
+
 NOTHING = "starts no program that gpulint knows"
 
 
@@ -38,6 +41,8 @@ def reason(programs: Iterable[Unwrapped]) -> str:
         device = elsewhere(program.image)
         if device:
             return not_estimated(device)
+        if named(program) in SERVED:
+            return f"{named(program)} is not a training command"
         if known(program) is not None:
             open_ = next((word.text for word in program.words if not word.known and word.text.startswith("$")), "")
             told = f"that {open_} decides" if open_ else "that is not in the project"

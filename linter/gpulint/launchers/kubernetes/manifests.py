@@ -174,7 +174,6 @@ def launches(document: Document, project: Project) -> Started:
     bare: list[Launch] = []
     problems: list[Problem] = []
     reasons: dict[bool, str] = {}
-    bare: list[Launch] = []
     for item in manifests.objects:
         problems += field_problems(document, item)
         problems += refused_manifest(item, document)

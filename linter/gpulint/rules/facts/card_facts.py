@@ -59,8 +59,8 @@ def _takes_checkpoints_dtype(facts: Facts) -> dict[str, Any] | None:
 
 def _before(facts: Facts, until: str) -> bool:
     """Whether a release of the engine before another is stated, and leaves the dtype to the checkpoint."""
-    stated = Span(until=until).at(facts.job.versions.get(_engine(facts)))
-    return stated and facts.get("origin.weights.dtype") != "file"
+    release = _stated(facts, _engine(facts))
+    return release is not None and Span(until=until).at(release) and facts.get("origin.weights.dtype") != "file"
 
 
 @fact("card.bfloat16")
@@ -143,6 +143,14 @@ def _tag(facts: Facts) -> Any:
     return UNKNOWN if gpu is None or row is None else row["prefixes"].get(str(gpu.compute_capability), UNKNOWN)
 
 
+def _stated(facts: Facts, package: str) -> str | None:
+    """The release that a file, a launcher or the run states; not one that a tool or an operator usually brings."""
+    origin, pin = facts.job.origins.get(f"versions.{package}"), facts.project.pins.get(package)
+    if origin is None or origin.kind in ("default", "assumed") or (pin is not None and not pin.path):
+        return None
+    return facts.job.versions.get(package)
+
+
 @fact("card.release")
 def _release(facts: Facts) -> Any:
     """Why the wheels of a stated release hold no kernels for the card; null if they do."""
@@ -151,7 +159,7 @@ def _release(facts: Facts) -> Any:
         return None
     card = gpu.compute_capability or 0
     for package, row in _table()["packages"].items():
-        release = facts.job.versions.get(package)
+        release = _stated(facts, package)
         if not release:
             continue
         without = f"{row['title']} {release} has no kernels for the {gpu.title} (compute capability {card})"

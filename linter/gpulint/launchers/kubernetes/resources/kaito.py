@@ -42,7 +42,7 @@ def read(item: Object, manifests: Manifests) -> Started:
     resources = _resources(root, manifests.file)
     tuning = root.get("tuning")
     if tuning is not None:
-        return tune(tuning, item, manifests, resources)
+        return tune(tuning, item, manifests, resources).each(ships=table("kaito")["upstream"])
     inference = root.get("inference")
     pod = mapping_at(inference, "template.spec")
     if pod is not None:
