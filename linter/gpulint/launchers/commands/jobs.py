@@ -56,6 +56,7 @@ MAX_PROCESSES = 10_000
 MAX_JOBS = 50
 """Jobs of one launcher file."""
 
+
 def jobs_of(
     script: Script,
     file: Document,
