@@ -26,7 +26,6 @@ def apply(launch: Launch, reading: Reading, root: str) -> None:
         reading.problems[:] = [item for item in reading.problems if item.kind not in _OF_A_VERSION or _misspelt(item)]
     resources, job = launch.resources, reading.job
     reading.launch = resources.told
-    reading.further = launch.further
     if launch.unread:
         job.unread = job.unread or f"`{launch.unread}`, which the command names, is not here"
     for path, decided in launch.decided.items():

@@ -125,7 +125,6 @@ class Launch(NamedTuple):
     own_build  whether it runs in an image that its program does not publish, or is a script that no table names: a fork
                may have options of its own
     unread     the config file that the command names besides its flags, and that is not here
-    further    the word of the command that may add flags when it runs, `$EXTRA_ARGS`
     declared   options that the script's source in the repository declares
     loads      whether that source says how it loads its model
     ignores    whether the program passes over options that it does not know
@@ -148,7 +147,6 @@ class Launch(NamedTuple):
     ships: str = ""
     alone: bool = False
     unread: str = ""
-    further: str = ""
     declared: frozenset[str] = frozenset()
     loads: bool = False
     ignores: bool = False

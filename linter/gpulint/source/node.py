@@ -39,8 +39,8 @@ class Node:
     included. Aliased YAML nodes are shared, never copied. `merged` counts the leading entries of a mapping
     that YAML merge keys (`<<`) brought in: they stand elsewhere in the file, and own entries win over them.
     `path` is the file that a node stands in where that is not its document's own (a flag laid over a config). `may_be`
-    are the values one of which a scalar has that the start fills in, where the script states them all. `open` is a
-    mapping to which the start may add entries that nobody states (`vllm serve $EXTRA_ARGS`).
+    are the values one of which a scalar has that the start fills in, where the script states them all. `open` is
+    the word by which the start may add entries to a mapping that nobody states (`$EXTRA_ARGS`).
     """
 
     __slots__ = ("kind", "may_be", "merged", "open", "path", "raw", "span", "value")
@@ -53,7 +53,7 @@ class Node:
         self.merged = 0
         self.path: str | None = None
         self.may_be: tuple[Any, ...] = ()
-        self.open = False
+        self.open = ""
 
     @property
     def is_mapping(self) -> bool:

@@ -56,8 +56,7 @@ class Reading:
     Document). `program` is what reads the config, where a launcher says so. `launch` is what rules may read of the
     launch by its dotted name (`environment.NCCL_DEBUG`, `container.image`); None where no launcher is known. `blanks`
     are the keys that the format asked for and the start fills in, without a field of the Job that could say what it may
-    be. `further` is a word of the command that may add flags when it runs. `foreign` are options of the command that
-    the format knows nothing of, as a script of its own has them.
+    be. `foreign` are options of the command that the format knows nothing of, as a script of its own has them.
     `options` are those of a server by its own names; None where a file's keys have one spelling each.
     """
 
@@ -71,7 +70,6 @@ class Reading:
     launch: dict[str, tuple[Any, Origin]] | None = None
     blanks: dict[str, Entry] = field(default_factory=dict)
     foreign: list[Entry] = field(default_factory=list)
-    further: str = ""
     options: Arguments | None = None
 
 

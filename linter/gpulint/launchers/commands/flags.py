@@ -26,6 +26,9 @@ _OVERRIDE = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w./@-]*)=")
 _ARGUMENTS = re.compile(r"\$(?:[@*]|\{[@*]\}|\{\w+\[[@*]\]\}|\{?\w*(?:ARG|OPT|FLAG|EXTRA|PARAM)\w*\}?)", re.IGNORECASE)
 """An expansion that stands for further arguments, not for a value: `"$@"`, `${EXTRA[@]}`, `$EXTRA_ARGS`."""
 
+_OWN = re.compile(r"\$\{?[@*]\}?")
+"""The arguments of the script itself."""
+
 _BOOLEANS = {"true": True, "false": False}
 _WORDS = frozenset({"true", "false", "0", "1", "yes", "no"})
 
@@ -89,7 +92,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
         match = _FLAG.match(word.text)
         if match is None or (match.end() < len(word.text) and word.text[match.end()] != "="):
             if _anything(word) and (root.value or word.may_be or _ARGUMENTS.fullmatch(word.text)):
-                root.open |= not word.may_be
+                _opens(root, [word])
                 _put_perhaps(root, word, manner, places, file.path)
                 continue
             _positional(root, word, rest, manner, places, file.path)
@@ -101,7 +104,7 @@ def read_flags(words: Sequence[Word], file: Document, manner: Manner | None = No
         else:
             begun = here
             values, here = _values(words, here, name.text, manner)
-            root.open |= len(values) < here - begun
+            _opens(root, [word for word in words[begun:here] if word not in values])
             if values:
                 node = _list(values, places, file.path)
             else:
@@ -215,21 +218,15 @@ def _put_perhaps(root: Node, word: Word, manner: Manner, places: Places, path: s
             _put(root, name, scalar(word, places, path), places, path, nested=manner.nested)
 
 
-def further(words: Sequence[Word]) -> str:
-    """The word that may add flags of any kind when the command runs, "" for none; it is no value of a flag before it.
+def _opens(root: Node, words: Sequence[Word]) -> None:
+    """Say which word may add flags of any kind when the command runs.
 
     A script's own arguments (`"$@"`) add nothing where it is started as it stands; a variable of the environment is
     there because somebody sets it.
     """
-    flags = False
-    for before, word in zip((None, *words), words, strict=False):
-        flag = before is not None and _FLAG.fullmatch(before.text) is not None
-        if _anything(word) and not word.may_be and not re.fullmatch(r"\$\{?[@*]\}?", word.text):
-            named = _ARGUMENTS.fullmatch(word.text) is not None
-            if named or (flags and not flag):
-                return word.text
-        flags = flags or word.text.startswith("--")
-    return ""
+    for word in words:
+        if not word.may_be and not _OWN.fullmatch(word.text):
+            root.open = root.open or word.text
 
 
 def _anything(word: Word) -> bool:

@@ -24,7 +24,6 @@ from .card_demands import tell_demands
 from .cut_lines import cut, early, joined, misspelt, together, unexported
 from .environment import allocator, sampler, spread, starts_its_ranks, torchrun
 from .environment_facts import tell
-from .flags import further
 from .generated_files import with_written
 from .images import elsewhere, upstream
 from .made_folders import made_by, with_folders
@@ -230,7 +229,6 @@ class _Gathered:
                 own_build=begun.foreign or (bool(program.image) and not upstream(program.image)),
                 alone=_alone(program, variables),
                 unread=begun.unread,
-                further=further(program.words),
                 declared=begun.declared,
                 loads=begun.loads,
                 ignores=begun.ignores,
