@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
     from .catalogue import CatalogueRow
 
+_GENERIC = re.compile(r"(model|checkpoint(-\d+)?|final|latest|merged|hf|snapshots|main|[0-9a-f]{32,40}|\d+(\.\d+)?b)")
+"""Names of folders that say nothing of themselves: their parent's names the model."""
+
+_DEPTH = 3
+"""Folders of a generic name, one in the other, that are looked through: `Yi-6B/hf/checkpoint-500`."""
+
 QUANTIZED_NAMES = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("gptq", "gptq"), ("awq", "awq"), ("gguf", "gguf"), ("exl2", "exl2"),
     ("bnb-4bit", "bnb-nf4"), ("bnb-8bit", "bnb-int8"), ("nf4", "bnb-nf4"), ("fp8", "fp8"), ("w8a8", "int8"),
@@ -116,3 +122,15 @@ def named_plain(name: str) -> bool:
     """Whether a repository's name states that its weights are not packed."""
     words = f"-{name.rpartition('/')[2].lower().replace('_', '-')}-"
     return named_quantization(name) is None and any(f"-{word}-" in words for word in PLAIN_WORDS)
+
+
+def meant_by(path: str) -> list[str]:
+    """The names that a folder of a generic name may stand for, a guess: `/x/llama/7B` for `llama-7B`."""
+    parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".", "..")]
+    found: list[str] = []
+    for _ in range(_DEPTH):
+        if len(parts) < 2 or not _GENERIC.fullmatch(parts[-1].lower()):
+            break
+        found += [parts[-2], f"{parts[-2]}-{parts[-1]}"]
+        parts.pop()
+    return found

@@ -57,8 +57,8 @@ def _judges(hit: Fired, facts: Facts) -> bool:
 
 def _memory(facts: Facts) -> Iterator[str]:
     """What a verdict rests on that does not hold over the whole interval: the facts that move it most."""
-    if facts.reading.config.root.open:
-        yield _FURTHER.format(facts.reading.config.root.open)
+    if facts.reading.further:
+        yield _FURTHER.format(facts.reading.further)
     for key, entry in [*facts.reading.blanks.items()][:MAX_TOLD]:
         yield f"{key} is not known: {entry.value.plain()} is filled in when the job starts"
     estimate = facts.estimate
@@ -86,8 +86,8 @@ def _others(hit: Fired, facts: Facts) -> Iterator[str]:
     """The open facts for another value of which the rule does not hold."""
     from ..estimator.scenarios import may_be
 
-    if facts.reading.config.root.open and any(_left_out(path, facts) for path in hit.reads):
-        yield _FURTHER.format(facts.reading.config.root.open)
+    if facts.reading.further and any(_left_out(path, facts) for path in hit.reads):
+        yield _FURTHER.format(facts.reading.further)
     states: dict[str, Facts] = facts.shared.setdefault(_States, _States())
     opened = facts.opened
     for path in opened.unstated:

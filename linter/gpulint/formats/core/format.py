@@ -72,6 +72,11 @@ class Reading:
     foreign: list[Entry] = field(default_factory=list)
     options: Arguments | None = None
 
+    @property
+    def further(self) -> str:
+        """The word of the command that may add options when it runs; "" for none."""
+        return self.config.root.open if self.config.roots else ""
+
 
 class Project(NamedTuple):
     """What a format knows besides its own file: the hardware it was given, and how to reach other files.

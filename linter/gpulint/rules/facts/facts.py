@@ -115,7 +115,7 @@ class Facts:
         if path.startswith(LAUNCH):
             return path[len(LAUNCH) :] in (self.reading.launch or {})
         found = self.entry(path) is not None
-        return UNKNOWN if not found and path.startswith(OPTION) and self.reading.config.root.open else found
+        return UNKNOWN if not found and path.startswith(OPTION) and self.reading.further else found
 
     def peak_if(self, changes: dict[str, Any]) -> Any:
         """Process bytes of the fullest GPU with Job fields changed; UNKNOWN where not estimable."""
@@ -281,7 +281,7 @@ class Facts:
         if path.startswith(OPTION):
             given = self.option(path)
             if given is None:
-                return UNKNOWN if self.reading.config.root.open else None
+                return UNKNOWN if self.reading.further else None
             return UNKNOWN if filled_at_launch(given.value) else given.value
         if path.startswith((CONFIG, DEEPSPEED)):
             entry = self.entry(path)

@@ -7,9 +7,11 @@ buffers and the CUDA context. Nothing is said where an adapter, frozen parts or 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...models.sizes import diffusion_of, meant_by, size_of
+from ...models.names import meant_by
+from ...source.tables import read_table
 from ..expression import UNKNOWN
 from .facts import Facts, fact
 
@@ -22,6 +24,34 @@ _FEWER = re.compile(r"lora|peft|adapter|freeze|quant|load_in|[48]bit|galore|apol
 """Parts of keys that may leave less to be held or trained than all of a model."""
 
 _PACKED = re.compile(r"awq|gptq|gguf|fp8|fp4|int[48]|[48]-?bit|bnb|w\d+a\d+|exl2|mlx|nf4", re.IGNORECASE)
+
+
+class Diffusion(NamedTuple):
+    """Parameters of a diffusion model: of the part that its trainers train, and of what they load besides."""
+
+    trained: int
+    loaded: int
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return read_table(__file__, "sizes.json")
+
+
+def size_of(reference: str) -> int | None:
+    """The parameters of a published model by the last name of its repository or folder, rounded down."""
+    millions = _table()["models"].get(_leaf(reference))
+    return None if millions is None else int(millions) * 10**6
+
+
+def diffusion_of(reference: str) -> Diffusion | None:
+    """The parameters of a published diffusion model."""
+    row = _table()["diffusion"].get(_leaf(reference))
+    return None if row is None else Diffusion(row["trained"] * 10**6, row["loaded"] * 10**6)
+
+
+def _leaf(reference: str) -> str:
+    return reference.rstrip("/").rpartition("/")[2].lower()
 
 
 @fact("floor.known", "bytes")
@@ -53,6 +83,8 @@ def _trained(facts: Facts, parameters: int) -> Any:
         return UNKNOWN
     name = str(job.optimizer.name or "")
     zero, fsdp, ranks = job.parallelism.zero, job.parallelism.fsdp, max(1, job.data_parallel)
+    if (zero is not None or fsdp is not None) and facts.get("gpus.assumed") is not False:
+        return UNKNOWN  # more ranks than are assumed hold less each
     if "adam" not in name or re.search(r"8bit|4bit|paged|mini|fp8", name) or job.model_shards > 1:
         return UNKNOWN
     if zero is not None:
