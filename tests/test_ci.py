@@ -106,11 +106,14 @@ def test_the_job_for_gitlab_writes_its_report(checkout, program):
 
 
 def test_hooks_take_what_a_walk_takes(root):
-    from gpulint.run.walk import SUFFIXES
+    from gpulint.run.walk import BATCH_SUFFIXES, SUFFIXES
 
     hooks = yaml.safe_load((root / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert [hook["id"] for hook in hooks] == ["gpulint", "gpulint-fix"]
     for hook in hooks:
-        assert all(re.search(hook["files"], f"configs/a{suffix}") for suffix in SUFFIXES)
-        assert not re.search(hook["files"], "train.py")
+        assert all(re.search(hook["files"], f"configs/a{suffix}") for suffix in (*SUFFIXES, *BATCH_SUFFIXES))
+        assert all(
+            re.search(hook["files"], name) for name in ("Dockerfile", "images/Dockerfile.train", "Containerfile")
+        )
+        assert not any(re.search(hook["files"], name) for name in ("train.py", "MyDockerfile", "job"))
         assert hook["require_serial"]

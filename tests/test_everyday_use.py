@@ -180,3 +180,19 @@ def test_one_job_of_a_launcher_does_not_hide_the_others(folder):
     assert done.exit_code == 2
     assert "NousResearch/Llama-3.2-1B" in done.stdout
     assert "nobody/knows-this is unknown" in done.stderr
+
+
+def test_a_walk_takes_batch_scripts_of_any_suffix_and_dockerfiles(folder):
+    job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks=2\nsrun torchrun --nproc_per_node 4 train.py --lr 1e-4\n"
+    names = ("a.job", "b.pbs", "c.sub", "d.sl", "e.lsf")
+    for name in names:
+        (folder / name).write_text(job)
+    (folder / "condor.sub").write_text("executable = train.sh\nqueue\n")
+    (folder / "notes.pbs").write_text(job.partition("\n")[2])
+    (folder / "Dockerfile.train").write_text(
+        "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nRUN pip install flash-attn\n"
+    )
+    report = json.loads(CliRunner().invoke(main, ["check", ".", "--output-format", "json"]).stdout)
+    assert {item["path"] for item in report["files"]} == {*names, "Dockerfile.train", "a.yaml", "b.yaml"}
+    found = {(item["path"], item["rule"]) for item in report["findings"]}
+    assert {(name, "GPU763") for name in names} <= found

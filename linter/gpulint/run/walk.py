@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..repository.references import naming
 from ..settings.globs import anchored, matches
 from ..settings.settings import project_root
+from ..source.read import is_shell_script, syntax_of
 from ..source.referenced import on_disk, shown_path
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
     from ..settings.layers import Layers
     from ..settings.settings import Settings
 
-SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch")
+SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".sh", ".bash", ".slurm", ".sbatch", ".dockerfile")
+
+BATCH_SUFFIXES = (".job", ".pbs", ".sub", ".sl", ".lsf")
+"""What sites call batch scripts, and others call other files: those whose first line names a shell are listed."""
 
 _OWN = ("gpulint.toml", ".gpulint.toml")
 _SKIPPED_FOLDERS = {"node_modules", "__pycache__", "venv", "site-packages"}
@@ -95,9 +99,16 @@ def _walk(folder: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(files):
             path = os.path.join(parent, name)
-            listed = name.lower().endswith(SUFFIXES) and name not in _OWN
+            listed = _listed(path, name.lower()) and name not in _OWN
             if (listed or name.endswith(".py")) and os.path.isfile(path) and (listed or starts_job(path)):
                 yield os.path.normpath(path)
+
+
+def _listed(path: str, name: str) -> bool:
+    """Whether a file may start a job, or hold a config of one, by its name and, for some names, its first line."""
+    if name.endswith(SUFFIXES) or syntax_of(name) == "dockerfile":
+        return True
+    return name.endswith(BATCH_SUFFIXES) and is_shell_script(path)
 
 
 def _excluded(path: str, settings: Settings) -> bool:

@@ -37,6 +37,19 @@ def syntax_of(path: str) -> str | None:
     return by_suffix or ("dockerfile" if _DOCKERFILE.fullmatch(os.path.basename(path)) else None)
 
 
+def is_shell_script(path: str) -> bool:
+    """Whether the first line of a file names a shell."""
+    try:
+        with open(path, "rb") as file:
+            return _SHELL.match(file.readline(MAX_LINE)) is not None
+    except OSError:
+        return False
+
+
+MAX_LINE = 256
+"""Bytes of a first line: Linux reads no more of an interpreter's name (BINPRM_BUF_SIZE)."""
+
+
 def read(path: str, *, referenced: bool = False) -> Document:
     """Read a regular file of UTF-8 text with a known suffix or a shell's `#!`. Raises SourceError with one reason.
 
