@@ -27,6 +27,12 @@ _OPTIONS = frozenset(
         "--constraint", "--array", "--exclusive",
     }
 )  # fmt: skip
+_SAME = (
+    frozenset({"mem", "mem-per-cpu", "mem-per-gpu"}),
+    frozenset({"gres", "gpus", "gpus-per-node", "gpus-per-task"}),
+    frozenset({"ntasks", "ntasks-per-node"}),
+)
+"""Options that ask for the same: of two lines, the one that sbatch does not read was taken out on purpose."""
 _NUMBERS = (
     "nodes",
     "ntasks",
@@ -57,11 +63,13 @@ def slurm_lines(document: Document) -> Iterator[Problem]:
     for line in _LINE.finditer(document.text, begins):
         why = "it stands behind the first command, where sbatch reads no more options"
         yield Problem("unread-sbatch", line[1], places.span(line.start(1), line.end(1)), {"reason": why})
+    found = stated(document)
     for line in _ALMOST.finditer(document.text, 0, begins):
-        if line[1] in _OPTIONS and not document.text.startswith("#SBATCH", line.start()):
+        name = line[1].removeprefix("--")
+        replaced = name in found or any(name in same and not same.isdisjoint(found) for same in _SAME)
+        if line[1] in _OPTIONS and not replaced and not document.text.startswith("#SBATCH", line.start()):
             why = "sbatch reads lines that begin with #SBATCH, in capitals and without a blank; this one is a comment"
             yield Problem("unread-sbatch", line[1], places.span(line.start(1), line.end(1)), {"reason": why})
-    found = stated(document)
     for name in _NUMBERS:
         if name in found and re.search(r"\$\{?\w", found[name].text):
             why = f"sbatch fills in no variables on such a line: `{found[name].text}` is no number"

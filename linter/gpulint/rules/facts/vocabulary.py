@@ -33,6 +33,7 @@ PROBLEM_KINDS = {
     "same-rank": "a node's rank, written as a number into what several nodes run",
     "missing-nodes": "a launcher that waits for more nodes than run it",
     "lone-nodes": "nodes that each run a job of their own, or use a part of their GPUs",
+    "no-hostfile": "several nodes that DeepSpeed is to start without a hostfile that names them",
     "same-port": "two programs that listen on one port at the same time",
     "broken-devices": "a list of visible devices that hides some or all of them",
     "one-card-a-task": "tasks that see one GPU each and take that of their local rank",
